@@ -416,7 +416,7 @@ _CAMPAIGN, _ENDS = run.CampaignPlan(1), run.CampaignPlan(1, ends=True, budget=re
 
 
 def changed(case: ProgramCase, mistakes: Sequence[int]) -> Iterator[int]:
-    """Mistakes, by number, that change what the full search says of a program, after the stop of a die, a loss, or where one begins again."""
+    """Mistakes, by number, that change what the full search says of a program, or of one in which something breaks."""
     strong = judge.Scene(case.small, "sc", None, judge.BUDGET)
     outcome = judge.outcome_of(case, strong)
     scenes = [judge.Scene(case.small, order, outcome, judge.BUDGET, case.fault) for order in ORDERS]

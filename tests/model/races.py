@@ -74,7 +74,9 @@ class Names:
 class History:
     """What has happened in one execution; `after` makes a longer one."""
 
-    __slots__ = ("accesses", "again", "carried", "events", "known", "landed", "names", "padding", "program", "tried", "written")
+    __slots__ = (
+        "accesses", "again", "carried", "events", "known", "landed", "names", "padding", "program", "tried", "written",
+    )  # fmt: skip
 
     def __init__(self, program: Program) -> None:
         """Nothing has happened."""

@@ -22,14 +22,15 @@ RACES = (kinds.DATA_RACE, kinds.TORN_METADATA, kinds.UNWRITTEN_READ)
 
 
 def compare(small: Small, order: str, die: int, limits: Limits) -> Counter[str]:
-    """Assert that all come to the same ends, where a program is right unless a die begins again; count what was compared."""
-    told = said(small, order)
-    if small.gives_up or told.lines:
+    """Assert that all come to the same, where a program is right unless a die begins again; count what was compared."""
+    whole = said(small, order)
+    if small.gives_up:
         return Counter()
-    usual, (race, complete) = spec.explore(told, limits.model), spec.find_race(told, limits.model)
+    usual = spec.explore(whole, limits.model)
+    race, complete = (None, True) if whole.lines else spec.find_race(whole, limits.model)
     if race or usual.errors or usual.deadlock or not (usual.complete and complete):
         return Counter()
-    model = spec.explore(told, limits.model, again=die)
+    model = spec.explore(whole, limits.model, again=die)
     if not model.complete:
         return Counter()
     trial, fault = small.trial(order, None), parse(f"revive:die{die}")
@@ -48,7 +49,8 @@ def compare(small: Small, order: str, die: int, limits: Limits) -> Counter[str]:
         counted["ends"] += 1
         counted["other ends"] += model.outcomes != usual.outcomes
         counted["blocked"] += model.deadlock
-    race, complete = spec.find_race(told, limits.model, again=die)
+        counted["caches"] += whole.lines > 0
+    race, complete = (None, False) if whole.lines else spec.find_race(whole, limits.model, again=die)
     if complete:
         drawn = sample(small.trial(order, None), schedules=60, fault=fault)
         seen = drawn.violation is not None and drawn.violation.kind in RACES

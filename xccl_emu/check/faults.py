@@ -11,8 +11,8 @@
     ``lose:die1[:X][@n]``  At any moment, or after n actions of its cores, the bytes of die 1 are lost, or only its area
                            X, ``app``, ``meta`` or ``managed``, or what the protocol calls X (`Pod.may_lose`).
     ``revive:die1[@n]``    The cores of die 1 stop, and at any moment after that, or after n actions of theirs, all its
-                           kernels begin again, with their arguments.  What they had queued and in flight is lost, also
-                           what is in data buffers; what is in the memory of the die is kept.
+                           kernels begin again, with their arguments.  What they had queued, in flight, in data
+                           buffers or in caches is lost; what is in the memory of the die is kept.
     =====================  =========================================================================================
 
 A CPU socket is named as a die is: ``stop:cpu0``, ``cut:0-cpu1``.  Writes are counted, granule by granule, as they
@@ -143,7 +143,7 @@ def check_fits(fault: Fault, spec: PodSpec, order: str) -> str:
     """Why a fault cannot be checked, or an empty text if it can."""
     if order == "sc" and fault.kind not in OF_DIE:
         return f"fault {fault.kind}: under sc a write is visible at once, so no link can hold it"
-    if spec.scalar_cache:
+    if spec.scalar_cache and fault.kind != "revive":
         return f"fault {fault.kind}: not checked where scalar units have a cache (scalar_cache={spec.scalar_cache})"
     return ""
 

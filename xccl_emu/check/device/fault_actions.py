@@ -6,7 +6,7 @@ What has broken is kept in the machine's header (`FAULT_CUT` and so on), so it g
 from xccl_emu.check.device import fault_codes
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang.abi import PC, REGISTERS, REQUEST, RESULT
-from xccl_emu.machine.device import actions, flight, memory, tentative, words
+from xccl_emu.machine.device import actions, cache, flight, memory, tentative, words
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.words import jit
 
@@ -202,19 +202,20 @@ def _lose(mem, st, die, number):
 
 @jit
 def runs(st, die):
-    """Return whether a core of a die runs."""
+    """Return whether a core of a die runs, or did when the die stopped."""
     for i in range(st[ms.N_ACTIVE]):
         base = flight.block_of_core(st, st[st[ms.ACTIVE_BASE] + i])
-        if st[base + ms.DIE] == die and st[base + ms.STATUS] == ms.STATUS_RUNNING:
+        status = st[base + ms.STATUS]
+        if st[base + ms.DIE] == die and (status == ms.STATUS_RUNNING or status == ms.STATUS_STOPPED):
             return True
     return False
 
 
 @jit
 def _revive(mem, st, die):
-    """Let all kernels of a die begin again, also those that have returned; False if none of its cores runs.
+    """Let all kernels of a die begin again, also those that have returned; False if all have.
 
-    Nothing of it is in flight, queued or set, and its data buffers hold zeros; what is in its memory is there.
+    Nothing of it is in flight, queued, set or cached, and its data buffers hold zeros; what is in its memory is there.
     """
     if not runs(st, die):
         return False
@@ -242,6 +243,8 @@ def _launch_again(mem, st, core, base):
     registers = st[ms.CORE_WORDS] - REGISTERS
     for k in range(registers):
         words.put(st, base + REGISTERS + k, st[st[ms.LAUNCHED] + core * registers + k])
+    for word in range(st[ms.CACHE_WORDS]):
+        words.put(st, cache.place_of(st, core, 0) + word, 0)
     group = st[ms.GROUP_BASE] + st[base + ms.GROUP] * ms.GROUP_WORDS
     words.put(st, group + ms.GROUP_ARRIVED, 0)
     words.put(st, group + ms.GROUP_PHASE, 0)

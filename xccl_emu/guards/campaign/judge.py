@@ -42,7 +42,7 @@ WALK_STEPS, QUIET_WALKS = 2_000, 1
 _MOMENTS = (1, 2, 3, 5)
 """Moments at which something breaks in drawn schedules: counts of actions of a die, or numbers of writes."""
 _UNSEEN = (kinds.DATA_RACE, kinds.TORN_METADATA, kinds.UNWRITTEN_READ)
-"""What brute force with a fault does not judge; after other faults than `revive` there is no more of it than without."""
+"""What brute force with a fault does not judge, and where a die begins again there may be more of than without."""
 OTHER_END = "another end"
 """Kind that brute force reports for wrong bytes at an end."""
 

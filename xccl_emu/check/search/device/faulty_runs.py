@@ -10,7 +10,7 @@ import numpy as np
 from xccl_emu.check.device import fault_actions, fault_codes, results
 from xccl_emu.lang.requests import SCALAR
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device.actions import choices, nth_choice
+from xccl_emu.machine.device.actions import choices, evicts, nth_choice
 from xccl_emu.machine.device.explore import fingerprint, restore, save
 from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight
 from xccl_emu.machine.device.policies import n_actors, nth_actor
@@ -133,7 +133,7 @@ def _possible(st, words):
 
 @jit
 def _expand(space, parts, asked, graph, counted, node):
-    """Every action of the machine that nothing cuts off; False if there is none."""
+    """Every action of the machine that nothing cuts off; False if there is none, but for evictions."""
     mem, st, _, _ = space
     moved = False
     for a in range(n_actors(st)):
@@ -143,7 +143,7 @@ def _expand(space, parts, asked, graph, counted, node):
             if counted[FOUND] or _cut_off(st, actor, choice):
                 continue
             if act_once(mem, st, actor, choice) or st[ms.ERROR] != 0:
-                moved = True
+                moved = moved or not evicts(st, actor, choice)
                 code = actor << ms.CHOICE_BITS | choice
                 _reached(space, parts, asked, graph, counted, node, code)
                 restore(space, parts, graph.stack, 0)

@@ -42,7 +42,7 @@ def revive(space, code):
 
 @jit
 def _of_buffers(space, die, before):
-    """Keep what the data buffers of a die held, ``before``, or note that what was written there since the start is not."""
+    """Keep what the data buffers of a die held, ``before``, or note that nobody has written there since the start."""
     st, m = space.st, space.m
     for i in range(st[ms.N_ACTIVE]):
         start = st[block_of_core(st, m[m[ml.CORE_NUMBER] + i]) + ms.UB_BASE]
@@ -72,9 +72,7 @@ def _learn(st, m, clocks, i, row):
     for pipe in range(rq.SCALAR, rq.MTU_OUT + 1):
         monitor_clocks.join_row(m, clocks, row, monitor_clocks.pipe_row(m, i, pipe))
     for event in range(m[ml.N_DMA]):
-        clocks[row + monitor_clocks.engine_word(m, i, ml.ENGINE_DMA + event)] = m[
-            monitor_clocks.dma_epoch(m, i, event)
-        ]
+        clocks[row + monitor_clocks.engine_word(m, i, ml.ENGINE_DMA + event)] = m[monitor_clocks.dma_epoch(m, i, event)]
     for die in range(m[ml.TARGETS]):
         monitor_clocks.see_writes(m, clocks, row, i, die, row)
         if st[ms.REQUEST_ORDERS] == ms.ASKS_SOME_STRONG:
@@ -100,6 +98,8 @@ def _begin(space, i, known):
         monitor_clocks.copy_row(m, clocks, monitor_clocks.ahead_row(m, i), known)
     for k in range(ms.N_DMA_SLOTS):
         m[monitor_clocks.dma_ring(m, i, k)] = 0
+    for k in range(i * st[ms.CACHE_LINES], (i + 1) * st[ms.CACHE_LINES]):
+        m[m[ml.LINES] + 2 * k] = 0
     for k in range(m[ml.SIGNALS]):
         m[m[ml.CHAINED] + i * m[ml.SIGNALS] + k] = 0
     group = st[block_of_core(st, m[m[ml.CORE_NUMBER] + i]) + ms.GROUP]
