@@ -127,8 +127,8 @@ class Trial:
     ``stops``."""
 
     recovers: frozenset[int] = frozenset()
-    """Any one of these dies may stop, for ever or to begin again, and every core of the others returns, and of its own in
-    the latter case, whatever ``may_block`` says."""
+    """Any one of these dies may stop, or stop and begin again, and every core that has not stopped returns, whatever
+    ``may_block`` says."""
 
     roles: Mapping[str, Collection[int]] = field(default_factory=dict)
     """Dies by what they do in the protocol, for statistics; none named: all do the same."""

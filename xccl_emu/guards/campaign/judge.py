@@ -13,6 +13,7 @@ from functools import cached_property
 from xccl_emu.base.errors import ConfigError, DeadlockError, ReplayError, RunError
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.faults import Fault, adds_nothing, check_fits, parse
+from xccl_emu.check.messages import SET_AGAIN
 from xccl_emu.check.reach import Reach, reach_of
 from xccl_emu.check.sampling import sample
 from xccl_emu.check.search import every_fault
@@ -275,9 +276,12 @@ def _break(judged: JudgedProgram, scene: Scene, fault: Fault) -> None:
         schedules = scene.budget.schedules // len(_MOMENTS)
         drawn = sample.sample(scene.trial, schedules=schedules, fault=replace(fault, at=moment))
         judged.schedules += drawn.schedules
-        unseen = fault.kind == "revive" and drawn.violation is not None and drawn.violation.kind in _UNSEEN
-        if proved and drawn.violation and not unseen:
+        if proved and drawn.violation and not (fault.kind == "revive" and _is_unseen(drawn.violation)):
             judged.contradict(f"{fault.kind} proved; {SAMPLING} {drawn.violation.kind}", drawn.violation.message)
+
+
+def _is_unseen(violation: kinds.Violation) -> bool:
+    return violation.kind in _UNSEEN or SET_AGAIN in violation.message
 
 
 def _recover(judged: JudgedProgram, scene: Scene, fault: Fault) -> None:
