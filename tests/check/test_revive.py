@@ -1,5 +1,6 @@
 """A die that stopped begins again: what of it is there, in every judge; and who trusts what was said before."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -114,7 +115,7 @@ def test_who_numbers_its_lives_may_begin_again(order: str) -> None:
     """At any moment, in every schedule: it gets what it asks for, and all return."""
     found = revived(asking(), order=order)
     assert found.verdict == kinds.VERIFIED, found.reason
-    assert "no race in 300 drawn schedules" in found.reason
+    assert int(re.search(r"no race in ([\d,]+) schedules", found.reason)[1].replace(",", "")) > 100
     assert revived(asking(), "portfolio", order).verdict == kinds.NO_VIOLATION
 
 

@@ -45,7 +45,7 @@ WEAKER = "relaxed"
 STRONGER = ("sc", "fifo")
 MAX_STATES = 50_000_000
 _SECONDS_LEAST = 0.01
-_DRAWN_AFTER = 300
+_DRAWN_AFTER = 1000
 """Schedules that are drawn where a die begins again, since brute force judges no races."""
 MOST_SCHEDULES = (1 << 63) - 1
 
@@ -301,7 +301,7 @@ def _by_brute_force(verdict: Verdict, checkable: Checkable, fault: Fault, option
         drawn = sample(trial, seed=verdict.seed, schedules=_DRAWN_AFTER, seconds=options.seconds, fault=fault)
         if drawn.violation is not None:
             return with_violation(checkable, verdict, drawn.violation, most=options.witness_seconds)
-        reason += f"; no race in {drawn.schedules} drawn schedules with it"
+        reason += f"; no race in {drawn.faults:,} schedules that are drawn with it"
     recovery = None if found.steps is None else Recovery(None if found.steps < 0 else found.steps, ALL)
     return replace(verdict, recovery=recovery, reason=reason, reach=None)
 

@@ -31,7 +31,7 @@ Of bytes that are lost nobody can say what they are.  A plain read of them is a 
 dropped, and never validated.  The word that reports the loss, if there is one, is 1 at once.
 
 That a die has stopped nobody sees before it begins again: until then it is as one that is slow.  So `revive` is one
-action, that of the second moment.  It is not enabled unless a core of the die runs; if one does, kernels that have
+action, at the second moment.  It is not enabled unless a core of the die runs; if one does, kernels that have
 returned begin again too, and what they own is due when they have returned once more.
 
 In a schedule what breaks is an action as any other.  Its code is negative, which no action of a core or die is
