@@ -121,7 +121,7 @@ def test_who_numbers_its_lives_may_begin_again(order: str) -> None:
 
 @pytest.mark.parametrize(
     ("bug", "wrong"),
-    [(TRUSTS, (kinds.WRONG_BITS, kinds.DATA_RACE)), (FORGETS, (kinds.WRONG_BITS,)), (ASKS_ON, (kinds.DEADLOCK,))],
+    [(TRUSTS, (kinds.WRONG_BITS, kinds.TORN_METADATA)), (FORGETS, (kinds.WRONG_BITS,)), (ASKS_ON, (kinds.DEADLOCK,))],
 )
 def test_what_is_wrong_if_a_die_begins_again(bug: int, wrong: tuple[str, ...]) -> None:
     """Who trusts an answer from before, forgets its life, or asks a die that has gone; right where nothing breaks."""
