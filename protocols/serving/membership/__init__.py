@@ -162,6 +162,7 @@ class Membership(Case):
         "all give up waiting": dict(ranks=2, lost=2, timed=1),
         "a rank joins": dict(ranks=2, lost=1, joins=1),
         "a rank comes back": dict(ranks=2, lost=1, joins=2),
+        "a rank whose die may begin again": dict(ranks=2, lost=1, joins=3),
     }
 
 
