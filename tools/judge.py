@@ -321,8 +321,17 @@ MISTAKES = (
     ),
     Mistake(
         "lost-at-the-end", "bytes are lost when a core has returned, and not before", _FAULTY,
-        "    elif kind == fault_codes.F_LOSE:\n",
-        "    elif kind == fault_codes.F_LOSE and (st[ms.N_LIVE] < st[ms.N_ACTIVE] or not PLANTED):\n",
+        "fault_codes.AT_ONCE >> kind & 1:\n",
+        "fault_codes.AT_ONCE >> kind & 1 and not (\n"
+        "        PLANTED and kind == fault_codes.F_LOSE and st[ms.N_LIVE] == st[ms.N_ACTIVE]\n"
+        "    ):\n",
+    ),
+    Mistake(
+        "revived-is-known", "a state in which a die has begun again is the one in which it has not", _FAULTY,
+        "def _reached(space, parts, asked, graph, counted, node, code):\n",
+        "def _reached(space, parts, asked, graph, counted, node, code):\n"
+        "    if PLANTED and code < 0 and fault_actions.kind_of(code) == fault_codes.REVIVE:\n"
+        "        return\n",
     ),
     *(
         Mistake(name, f"{who} is no user", _CLASSIFY, _TOUCH, f"worst if PLANTED and {which} else {_TOUCH}", trap=trap)
@@ -407,7 +416,7 @@ _CAMPAIGN, _ENDS = run.CampaignPlan(1), run.CampaignPlan(1, ends=True, budget=re
 
 
 def changed(case: ProgramCase, mistakes: Sequence[int]) -> Iterator[int]:
-    """Mistakes, by number, that change what the full search says of a program, after the stop of a die, or a loss."""
+    """Mistakes, by number, that change what the full search says of a program, or of one in which something breaks."""
     strong = judge.Scene(case.small, "sc", None, judge.BUDGET)
     outcome = judge.outcome_of(case, strong)
     scenes = [judge.Scene(case.small, order, outcome, judge.BUDGET, case.fault) for order in ORDERS]
@@ -421,7 +430,7 @@ def _said(scene: judge.Scene, number: int) -> str:
         said = judge.verdict_of(judge.searched(scene.trial, "full", scene.budget))
         if said == VERIFIED and scene.fault.startswith("stop"):
             said = judge.verdict_of(judge.without_die(scene, parse(scene.fault, scene.pod.spec)))
-        if said == VERIFIED and scene.fault.startswith("lose"):
+        if said == VERIFIED and scene.fault.startswith(("lose", "revive")):
             lost = judge.with_fault(scene, parse(scene.fault, scene.pod.spec), scene.trial)
             said = lost.reason or f"{said}: {lost.actions is None}"
         return said

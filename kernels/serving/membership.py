@@ -23,6 +23,9 @@ A rank that comes back, or was not there at first, joins: it begins at any momen
 has for it, and nothing in flight, asks the supervisor, and hears of the word that takes it in.  All go back to the
 least iteration that one of the *others* is in, and its heir sends its own expert's rows alone.  A word may come while a
 rank waits for what was said of the one before it; then it turns to that, and says so, after a fence.
+
+A rank whose die stopped and begins again finds there that it has lived before: so it trusts no word and no field of
+then, and joins, once the supervisor has given it up.
 """
 
 from typing import NamedTuple
@@ -282,8 +285,11 @@ def go_on(i, good, word, g: MembershipRank):
     return min(i, END) if over else word * EPOCH + i
 
 
-def taken_in(g: MembershipRank):
-    """Ask to be taken in, and wait for that or the end; returns as `go_on`."""
+def taken_in(lives, g: MembershipRank):
+    """Ask to be taken in, and wait for that or the end; returns as `go_on`.
+
+    Where a die may have several ``lives`` it asks before it is given up, too, and passes over the word that says so.
+    """
     here = g.me * g.pitch
     now = END
     yield xl.dcci(g.word + here, step=7, sync="word line")
@@ -292,9 +298,29 @@ def taken_in(g: MembershipRank):
     came = yield xl.poll_any(
         (g.over + here, xl.CMP_GE, 1), (g.word + here, xl.CMP_GE, (word // EPOCH + 1) * EPOCH), step=7, sync="taken in"
     )
+    lost = g.me
+    while lives and came == 1 and lost == g.me:
+        yield xl.dcci(g.word + here, step=7, sync="word line")
+        word = yield xl.load(g.word + here, step=7, sync="word in")
+        lost = word % HEIR
+        if lost == g.me:
+            came = yield xl.poll_any(
+                (g.over + here, xl.CMP_GE, 1), (g.word + here, xl.CMP_GE, (word // EPOCH + 1) * EPOCH), step=7,
+                sync="taken in",
+            )  # fmt: skip
     if came == 1:
         now = yield from go_on(g.iterations, 0, word, g)
     return now
+
+
+def lived(lives):
+    """Return in how many lives the die has begun before, and count this one before anybody hears of it."""
+    yield xl.dcci(lives, step=7)
+    before = yield xl.load(lives, step=7)
+    yield xl.store(lives, before + 1, step=7)
+    yield xl.dcci(lives, step=7)
+    yield xl.quiet(step=7)
+    return before
 
 
 def say(iterations, rank, g: MembershipRank):
@@ -305,16 +331,23 @@ def say(iterations, rank, g: MembershipRank):
 
 
 @xl.kernel
-def rank(own: xl.Reads, spare: xl.Reads, out: xl.Writes, joined: xl.Writes, g: Member, w: MemberRows):
+def rank(
+    own: xl.Reads, spare: xl.Reads, out: xl.Writes, joined: xl.Writes, lives: xl.Updates, g: Member, w: MemberRows
+):  # fmt: skip
     """Send the rows of ``own`` [iterations, nbytes], and of ``spare`` if it is inherited; ``out`` as in `receive`.
 
     One that is to be taken in first leaves from which iteration on, and up to which, it has rows in ``joined`` [2].
+    Where its die may begin again, in how many ``lives`` it has; it is to be taken in from the second one on.
     """
     yield xl.v_fill(0, HEADER_BYTES)
     yield from hand_over(xl.VECTOR, xl.SCALAR, 0, "header empty")
     now = (g.heir * HEIR + g.lost) * EPOCH
     if joined:
-        now = yield from taken_in(g)
+        before = 1
+        if lives:
+            before = yield from lived(lives)
+        if before:
+            now = yield from taken_in(lives, g)
         yield xl.store(joined, max(now, 0) % EPOCH, step=7)
     through = max(now, 0) % EPOCH
     while now > END:

@@ -52,7 +52,7 @@ def test_features_meet() -> None:
     all_of_them = sorted({name for pair in met for name in pair})
     some = {"tentative", "any", "v_add", "add_out", "choose", "cache", "flags", "cpu", "gives up", "lose", "stop"}
     assert some <= set(all_of_them)
-    faults = {"stop", "cut", "stall", "duplicate", "corrupt", "lose"}
+    faults = {"stop", "cut", "stall", "duplicate", "corrupt", "lose", "revive"}
     missing = {pair for pair in combinations(all_of_them, 2) if not faults.issuperset(pair)} - met
     assert missing == set()
 

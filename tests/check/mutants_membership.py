@@ -107,3 +107,12 @@ OWN = ()
 
 NOBODY_JOINS = of(JOIN_ASKED, "            asked = 0\n            joins = 0\n")
 """The supervisor answers no join: nothing is wrong then, but that nobody joins."""
+
+LIVED = "            before = yield from lived(lives)\n"
+LIVES = {
+    "it goes on where the life before began": (of(LIVED, f"{LIVED}            before = 0\n"),),
+    "its life is not kept before others hear of it": (
+        of("    yield xl.quiet(step=7)\n    return before", "    return before"),
+    ),
+}
+"""Bugs that show only where the die of a rank begins again."""

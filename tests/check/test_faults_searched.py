@@ -69,7 +69,7 @@ def test_each_tolerated_fault_is_proved_of_the_smallest_configuration(name: str)
     case = smallest(name)
     trial = case.build("relaxed")
     assert trial.tolerated
-    where = {"stop": "die0", "lose": ":".join(["die0", *(name for name, *_ in trial.pod.losses[:1])])}
+    where = {"stop": "die0", "revive": "die0", "lose": ":".join(["die0", *(name for name, *_ in trial.pod.losses[:1])])}
     for kind in trial.tolerated:
         found = searched(case, f"{kind}:{where.get(kind, '0-1')}")
         assert found.verdict == verdict.VERIFIED, (kind, found.reason)

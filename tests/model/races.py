@@ -60,7 +60,7 @@ class Race(NamedTuple):
 
 
 class Names:
-    """Each access of a program, and its bit: the same in all executions."""
+    """Each access of a program, and its bit: the same in all executions, and another one once its core began again."""
 
     def __init__(self) -> None:
         """No access yet."""
@@ -74,13 +74,17 @@ class Names:
 class History:
     """What has happened in one execution; `after` makes a longer one."""
 
-    __slots__ = ("accesses", "carried", "events", "known", "landed", "names", "padding", "program", "tried", "written")
+    __slots__ = (
+        "accesses", "again", "carried", "events", "known", "landed", "names", "padding", "program", "tried", "written",
+    )  # fmt: skip
 
     def __init__(self, program: Program) -> None:
         """Nothing has happened."""
         self.program, self.names = program, Names()
         self.known: dict[object, Known] = {}
         self.accesses: tuple[Access, ...] = ()
+        self.again = frozenset[int]()
+        """Cores that have begun again."""
         self.landed: dict[int, int] = {}
         self.events: dict[object, Known] = {}
         self.tried: dict[tuple[int, int], Access] = {}
@@ -108,7 +112,7 @@ class History:
         other.program, other.names, other.written = self.program, self.names, self.written
         other.tried, other.padding, other.carried = self.tried, self.padding, frozenset()
         other.known, other.landed, other.events = dict(self.known), dict(self.landed), dict(self.events)
-        other.accesses = self.accesses
+        other.accesses, other.again = self.accesses, self.again
         for one in told:
             race = other._happens(one)
             if race:
@@ -121,7 +125,7 @@ class History:
         if isinstance(one, Wrote):
             return self._wrote(one)
         if isinstance(one, Filled):
-            bit, engine = self.names.bit("fill", *one[:4]), (one.core, one.engine)
+            bit, engine = self._bit("fill", *one[:4]), (one.core, one.engine)
             known = self._begun(engine, one.op)
             access = Access(bit, engine, one.first, one.behind, one.core, False, known, writes=True)
             padding = {(one.core, one.first + k) for k in self.carried}
@@ -156,7 +160,7 @@ class History:
         words += [(address, 8) for address, _, _ in op.conditions] if op.kind == "any" else []
         for first, nbytes in words:
             if not self.padding.isdisjoint(range(first, first + nbytes)):
-                bit = self.names.bit("polls", core, number)
+                bit = self._bit("polls", core, number)
                 return Race(None, Access(bit, (core, SCALAR), first, first + nbytes, -1, True, Known()))
         return None
 
@@ -170,8 +174,12 @@ class History:
         issued = self.events["issue", *engine, op] if engine[1] == MTU_IN else Known()
         return self._of(engine) | issued
 
+    def _bit(self, what: str, core: int, *more: int) -> int:
+        """The bit of an access of a core in its present life."""
+        return self.names.bit(what, core, *more, core in self.again)
+
     def _bit_of(self, write: Write) -> int:
-        return self.names.bit("write", *write[:4])
+        return self._bit("write", *write[:4])
 
     def _access(self, access: Access) -> Race | None:
         """Note an access, or tell of a race with an earlier one."""
@@ -188,7 +196,7 @@ class History:
         engine = (one.core, one.engine)
         where = range(one.first, one.behind)
         named = [byte if one.buffer < 0 else (one.buffer, byte) for byte in where]
-        bit = self.names.bit("read", *one[:4], one.buffer)
+        bit = self._bit("read", *one[:4], one.buffer)
         known = self._begun(engine, one.op)
         access = Access(bit, engine, one.first, one.behind, one.buffer, one.named, known, stores=one.stores)
         if one.tentative:
@@ -263,12 +271,30 @@ class History:
             self.known[waits] = self._of(waits) | self.events["event", core, one.event]
         elif one.what == "done":
             self._reveal(here, lambda access: access.engine == here)
+        elif one.what == "again":
+            self._begin_again(self.program.cores[core].die)
         elif one.what == "arrive":
             self.events["arrived", core, one.op] = self._of(scalar)
         elif one.what == "await":
             for other, placed in enumerate(self.program.cores):
                 if placed.group == self.program.cores[core].group:
                     self.known[scalar] = self._of(scalar) | self.events["arrived", other, one.op]
+
+    def _begin_again(self, die: int) -> None:
+        """All that the cores of a die have known and done happens before whatever they do next; what was in flight is
+        lost, and in nobody's way.  Their data buffers are as at first."""
+        cores = {core for core, placed in enumerate(self.program.cores) if placed.die == die}
+        known = Known()
+        for access in self.accesses:
+            known |= Known(access.bit, access.bit) if access.engine[0] in cores else Known()
+        for engine, each in self.known.items():
+            known |= each if isinstance(engine, tuple) and engine[0] in cores else Known()
+        self.known |= {(core, engine): known for core in cores for engine in range(_READ_IN, DMA)}
+        self.events = {name: each for name, each in self.events.items() if name[1] not in cores}
+        self.written = frozenset(byte for byte in self.written if not isinstance(byte, tuple) or byte[0] not in cores)
+        if not self.program.fresh:
+            self.written |= {(core, byte) for core in cores for byte in range(self.program.ub_bytes)}
+        self.again |= cores
 
     def _reveal(self, engine: Engine, own: Callable[[Access], bool]) -> None:
         """All writes of a core or descriptor are visible, and under `fifo` what its die wrote to those dies before."""

@@ -56,7 +56,7 @@ class Landed(NamedTuple):
 class Told(NamedTuple):
     """What orders: ``issue``, ``begin`` (an instruction), ``quiet``, ``fence``, ``fenced`` (what is behind it),
     ``set``, ``waited``, ``done`` (a DMA), ``arrive``, ``await``; ``evict`` and ``return`` of a line of a cache;
-    ``validated`` a tentative read.
+    ``validated`` a tentative read; ``again``: all cores of the core's die begin again.
     """
 
     what: str
@@ -167,6 +167,20 @@ def returned(program: Program, state: State, core: int) -> bool:
     """Has a core come to its end?"""
     at_end = state.kernels[core].pc == len(program.cores[core].ops)
     return at_end and is_idle(state, core) and not state.caches[core]
+
+
+def begun_again(program: Program, state: State, die: int) -> State:
+    """The state in which all cores of a die have begun again: what they had queued and in flight is lost."""
+    after = state.copy()
+    cores = [core for core, placed in enumerate(program.cores) if placed.die == die]
+    for core in cores:
+        after.kernels[core] = settled(program.cores[core].ops, Kernel())
+        after.buffers[core], after.caches[core], after.descriptors[core] = bytes(program.ub_bytes), (), ()
+        after.queues[4 * core : 4 * core + 4] = [()] * 4
+    after.events = frozenset(event for event in state.events if event[0] not in cores)
+    after.flight = tuple(write for write in state.flight if write.core not in cores)
+    after.told = [Told("again", cores[0])]
+    return after
 
 
 def look(state: State, core: int, addr: int, nbytes: int) -> bytes:

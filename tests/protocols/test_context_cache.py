@@ -83,7 +83,7 @@ def sources(case: ContextCase) -> Counter[str]:
 
 
 def test_blocks_come_from_either_server_and_from_the_tier() -> None:
-    """Of 8 blocks that are asked for again and again DRAM of both servers has some, and the volumes have the rest."""
+    """DRAM of both servers has some of 8 blocks that are asked for again and again, and the volumes have the rest."""
     found = sources(ContextCase(requests=20, length=8, shared=8, places=4, volume=64))
     assert set(found) == {"die0.block", "die1.block", "die3.volume"}
     assert sources(ContextCase(requests=4, length=8, shared=0, places=4, volume=64)) == Counter()

@@ -1,8 +1,9 @@
 """Going on with fewer ranks: whichever rank is lost, dead or alive, the others end with the rows of all experts."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from tests.check import mutants_membership as mutants
 from tests.check.mutants import Planted
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.check import check
-from xccl_emu.check.trial import Trial
+from xccl_emu.check.trial import Expected, Judge, Trial
 from xccl_emu.check.verdict import DEADLOCK, VERIFIED, VIOLATION, WRONG_BITS
 from xccl_emu.protocols.serving.membership import Membership
 
@@ -124,6 +125,57 @@ def test_a_rank_that_joins_gets_rows(joins: int) -> None:
     assert found.kind == WRONG_BITS
     assert "die1.said" in found.message
     assert check(Planted(case, (mutants.NOBODY_JOINS,))).verdict == VERIFIED
+
+
+# ---- its die begins again
+
+
+AGAIN = Membership(2, 1, 1, joins=3)
+
+
+@dataclass(frozen=True)
+class NobodyReturns(Membership):
+    """The same, in which a rank whose die began again is to have no rows."""
+
+    def build(self, order: str, without: Collection[str] = ()) -> Trial:
+        """Judge what it says by its lives."""
+        trial = super().build(order, without)
+        at = {label.name: label.address for label in trial.labels}
+        ranges = ((at[f"die{self.lost}.lives"], 8), (at[f"die{self.lost}.said"], 16))
+        judge = Judge("said", ranges, lambda lives, said: lives.view(np.int64)[0] < 2 or not said.any())
+        return replace(trial, expected=(*trial.expected, Expected("said", ranges[0][0], b"", judge=judge)))
+
+
+@pytest.mark.parametrize(("ranks", "iterations"), [(2, 1), (2, 2), (3, 2)])
+def test_a_die_begins_again_and_its_rank_comes_back_or_stays_out(ranks: int, iterations: int) -> None:
+    """On drawn schedules of every policy: the others have all rows, it has those that it says, and all return."""
+    found = check(Membership(ranks, iterations, 1, joins=3), fault="revive:die1", schedules=300)
+    assert found.violation is None
+    assert found.ended["blocked"] == 0
+    assert found.ended["right"] > 20
+
+
+def test_where_nothing_breaks_a_rank_of_several_lives_is_as_any() -> None:
+    """In every schedule, given up at any moment or not."""
+    assert check(AGAIN).verdict == VERIFIED
+
+
+def test_a_rank_whose_die_began_again_is_a_member_again() -> None:
+    """In some schedule it ends with rows; in none where the supervisor answers nobody."""
+    case = NobodyReturns(2, 1, 1, joins=3)
+    found = check(case, fault="revive:die1", schedules=2000).violation
+    assert found is not None
+    assert found.kind == WRONG_BITS
+    alone = Planted(case, (mutants.NOBODY_JOINS,))
+    assert check(alone, fault="revive:die1", schedules=300).violation is None
+
+
+@pytest.mark.parametrize("bug", mutants.LIVES)
+def test_bugs_of_who_begins_again(bug: str) -> None:
+    """Right where nothing breaks, and not where its die begins again."""
+    planted = Planted(AGAIN, mutants.LIVES[bug])
+    assert check(planted, policy="portfolio", schedules=100).violation is None
+    assert check(planted, fault="revive:die1", schedules=3000).violation is not None
 
 
 @given(st.integers(2, 5), st.integers(1, 4), st.integers(0, 4), st.integers(1, 2), st.integers(1, 2), st.booleans())

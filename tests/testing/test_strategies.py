@@ -69,8 +69,8 @@ def test_impossible_sizes_are_refused(strategy: st.SearchStrategy[object], messa
 
 @given(strategies.faults(3))
 def test_faults_are_of_the_grammar(fault: str) -> None:
-    """A die of the pod stops, a link between two of them is cut or late, or a write is doubled or damaged."""
-    assert re.fullmatch(r"stop:die[012](@\d+)?|(cut|stall|duplicate|corrupt):(?!(\d)-\3)[012]-[012]", fault)
+    """A die of the pod stops or begins again, a link between two is cut or late, or a write is doubled or damaged."""
+    assert re.fullmatch(r"(stop|revive):die[012](@\d+)?|(cut|stall|duplicate|corrupt):(?!(\d)-\4)[012]-[012]", fault)
 
 
 @settings(max_examples=10)

@@ -95,7 +95,7 @@ def test_a_swap_can_be_told_from_the_layers_that_run_meanwhile(kind: str, tmp_pa
 
 
 def overlap(one: Event, other: Event) -> bool:
-    """Is there a moment at which both slices are under way?"""
+    """Return whether there is a moment at which both slices are under way."""
     return one["ts"] < other["ts"] + other["dur"] and other["ts"] < one["ts"] + one["dur"]
 
 

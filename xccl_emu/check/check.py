@@ -45,6 +45,8 @@ WEAKER = "relaxed"
 STRONGER = ("sc", "fifo")
 MAX_STATES = 50_000_000
 _SECONDS_LEAST = 0.01
+_DRAWN_AFTER = 1000
+"""Schedules that are drawn where a die begins again, since brute force judges no races."""
 MOST_SCHEDULES = (1 << 63) - 1
 
 
@@ -281,6 +283,7 @@ def _shown_after_fault(
 
 def _by_brute_force(verdict: Verdict, checkable: Checkable, fault: Fault, options: _Options) -> Verdict:
     """The verdict on all runs in which a fault happens."""
+    from xccl_emu.check.sampling.sample import sample
     from xccl_emu.check.search.every_fault import FaultySearch
 
     trial = checkable.build(verdict.order, verdict.without)
@@ -293,6 +296,12 @@ def _by_brute_force(verdict: Verdict, checkable: Checkable, fault: Fault, option
     if found.reason:
         return replace(verdict, verdict=UNFINISHED, reason=f"{found.reason}; verified without the fault")
     reason = f"brute force, the fault at every moment: of its ends {found.ends}"
+    if fault.kind == "revive":  # a die that begins again goes other ways, and no race on them was looked for
+        trial = checkable.build(verdict.order, verdict.without)
+        drawn = sample(trial, seed=verdict.seed, schedules=_DRAWN_AFTER, seconds=options.seconds, fault=fault)
+        if drawn.violation is not None:
+            return with_violation(checkable, verdict, drawn.violation, most=options.witness_seconds)
+        reason += f"; no race in {drawn.faults:,} schedules that are drawn with it"
     recovery = None if found.steps is None else Recovery(None if found.steps < 0 else found.steps, ALL)
     return replace(verdict, recovery=recovery, reason=reason, reach=None)
 

@@ -10,6 +10,9 @@
     ``corrupt:0-1[@n]``    One write from die 0 to die 1, any or the n-th, arrives with one bit flipped.
     ``lose:die1[:X][@n]``  At any moment, or after n actions of its cores, the bytes of die 1 are lost, or only its area
                            X, ``app``, ``meta`` or ``managed``, or what the protocol calls X (`Pod.may_lose`).
+    ``revive:die1[@n]``    The cores of die 1 stop, and at any moment after that, or after n actions of theirs, all its
+                           kernels begin again, with their arguments.  What they had queued, in flight, in data
+                           buffers or in caches is lost; what is in the memory of the die is kept.
     =====================  =========================================================================================
 
 A CPU socket is named as a die is: ``stop:cpu0``, ``cut:0-cpu1``.  Writes are counted, granule by granule, as they
@@ -27,6 +30,10 @@ judged, and an access that the machine refuses is an error that is seen, and no 
 Of bytes that are lost nobody can say what they are.  A plain read of them is a violation, a tentative one may be
 dropped, and never validated.  The word that reports the loss, if there is one, is 1 at once.
 
+That a die has stopped nobody sees before it begins again: until then it is as one that is slow.  So `revive` is one
+action, at the second moment.  It is not enabled unless a core of the die runs; if one does, kernels that have
+returned begin again too, and what they own is due when they have returned once more.
+
 In a schedule what breaks is an action as any other.  Its code is negative, which no action of a core or die is
 (`encode`): so a witness replays as it is, and need not name the fault.
 
@@ -38,13 +45,17 @@ import re
 from dataclasses import dataclass
 
 from xccl_emu.base.errors import ConfigError
-from xccl_emu.check.device.fault_codes import ANY_TARGET, CORRUPT, CUT, DUPLICATE, LOSE, STOP
+from xccl_emu.check.device.fault_codes import ANY_TARGET, CORRUPT, CUT, DUPLICATE, LOSE, REVIVE, STOP
 from xccl_emu.machine.device.layout import ATOMIC_BYTES
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import PodSpec
 
-KINDS = ("stop", "cut", "stall", "duplicate", "corrupt", "lose")
-_GRAMMAR = "stop:dieN[@n], cut:A-B[@n], stall:A-B, duplicate:A-B[@n], corrupt:A-B[@n] or lose:dieN[:X][@n]"
+KINDS = ("stop", "cut", "stall", "duplicate", "corrupt", "lose", "revive")
+OF_DIE = ("stop", "lose", "revive")
+"""Kinds that are of one die; the others are of a link."""
+_GRAMMAR = (
+    "stop:dieN[@n], cut:A-B[@n], stall:A-B, duplicate:A-B[@n], corrupt:A-B[@n], lose:dieN[:X][@n] or revive:dieN[@n]"
+)
 _TEXT = re.compile(r"(?P<kind>[a-z]+):(?P<where>[^@]*)(?:@(?P<at>.*))?", re.DOTALL)
 _HOME = r"((?:cpu)?\d{1,5})"
 _KIND_BITS, _NUMBER_BITS = 4, 16
@@ -76,7 +87,7 @@ class Fault:
 
     def target_on(self, pod: Pod) -> int:
         """The die that is written to, or the number of what is lost; ConfigError for an area that the pod lacks."""
-        return pod.loss_number(self.source, self.area) if self.kind == "lose" else self.target
+        return pod.loss_number(self.source, self.area) if self.kind in OF_DIE else self.target
 
 
 def adds_nothing(fault: Fault, may_wait: bool) -> bool:
@@ -94,7 +105,7 @@ def parse(text: str, spec: PodSpec | None = None) -> Fault:
         raise ConfigError("fault", text, f"must be {_GRAMMAR}")
     kind, where, at = found["kind"], found["where"], found["at"]
     where, _, area = where.partition(":") if kind == "lose" else (where, "", "")
-    of_die = kind in ("stop", "lose")
+    of_die = kind in OF_DIE
     dies = re.fullmatch(rf"(?:die(?!cpu)|(?=cpu)){_HOME}" if of_die else f"{_HOME}-{_HOME}", where)
     if dies is None:
         meant = f"a die, as in {kind}:die1" if of_die else f"two dies, as in {kind}:0-1"
@@ -122,7 +133,7 @@ def _moment(text: str, kind: str, at: str | None) -> int | None:
         return None
     if kind == "stall":
         raise ConfigError("fault", text, "a stalled link is so from the start, it takes no @n")
-    least = 0 if kind in ("stop", "cut", "lose") else 1
+    least = 0 if kind in (*OF_DIE, "cut") else 1
     if not re.fullmatch(r"\d{1,9}", at) or int(at) < least:
         raise ConfigError("fault", text, f"after the @ must be a whole number, {least} to {10**9 - 1}")
     return int(at)
@@ -130,9 +141,9 @@ def _moment(text: str, kind: str, at: str | None) -> int | None:
 
 def check_fits(fault: Fault, spec: PodSpec, order: str) -> str:
     """Why a fault cannot be checked, or an empty text if it can."""
-    if order == "sc" and fault.kind not in ("stop", "lose"):
+    if order == "sc" and fault.kind not in OF_DIE:
         return f"fault {fault.kind}: under sc a write is visible at once, so no link can hold it"
-    if spec.scalar_cache:
+    if spec.scalar_cache and fault.kind != "revive":
         return f"fault {fault.kind}: not checked where scalar units have a cache (scalar_cache={spec.scalar_cache})"
     return ""
 
@@ -156,7 +167,7 @@ def is_fault(code: int, n_homes: int | None = None) -> bool:
         return False
     kind, die, other, bit = decode(code)
     fits = n_homes is None or (die < n_homes and (kind != CUT or other == ANY_TARGET or other < n_homes))
-    return STOP <= kind <= LOSE and bit < 8 * max(ATOMIC_BYTES) and fits
+    return STOP <= kind <= REVIVE and bit < 8 * max(ATOMIC_BYTES) and fits
 
 
 def words(code: int, pod: Pod) -> str:
@@ -165,8 +176,8 @@ def words(code: int, pod: Pod) -> str:
     spec = pod.spec
     if kind == LOSE:
         return f"the bytes of {pod.loss_name(die, other)} are lost"
-    if kind == STOP:
-        return f"{spec.home(die)} stops"
+    if kind in (STOP, REVIVE):
+        return f"{spec.home(die)} {'stops' if kind == STOP else 'had stopped, and begins again'}"
     if kind == CUT:
         target = "" if other == ANY_TARGET else f" to {spec.home(other)}"
         return f"from now on no write from {spec.home(die)}{target} becomes visible"

@@ -127,7 +127,8 @@ class Trial:
     ``stops``."""
 
     recovers: frozenset[int] = frozenset()
-    """Any one of these dies may stop, and every core of the others returns, whatever ``may_block`` says."""
+    """Any one of these dies may stop, or stop and begin again, and every core that has not stopped returns, whatever
+    ``may_block`` says."""
 
     roles: Mapping[str, Collection[int]] = field(default_factory=dict)
     """Dies by what they do in the protocol, for statistics; none named: all do the same."""
@@ -152,7 +153,7 @@ class Trial:
 
     def may_wait(self, fault: Fault) -> bool:
         """Return whether cores may wait without end after a fault."""
-        return self.may_block and not (fault.kind == "stop" and fault.source in self.recovers)
+        return self.may_block and not (fault.kind in ("stop", "revive") and fault.source in self.recovers)
 
     def owners(self, expected: Expected) -> tuple[int, ...]:
         """Global numbers of the cores that own bytes."""

@@ -75,7 +75,8 @@ class CheckOptions(Spread):
     fault: str = option(
         "",
         "What breaks, at a drawn moment or after n: stop:die1[@n], cut:0-1[@n], stall:0-1, duplicate:0-1[@n],"
-        " corrupt:0-1[@n]; schedules are drawn then, or with --policy exhaustive all covered.",
+        " corrupt:0-1[@n], lose:die1[:X][@n], revive:die1[@n]; schedules are drawn then, or with --policy exhaustive"
+        " all covered.",
     )
     schedules: int | None = option(None, "Most schedules that are drawn.", least=1)
     seconds: float | None = option(None, "Most seconds of each check, compiling not counted [default: 75]")

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from xccl_emu.base.options import SWITCH
+from xccl_emu.check.faults import OF_DIE
 from xccl_emu.check.trial import Trial
 from xccl_emu.protocol.case import Size, sizes_of
 from xccl_emu.protocol.registry import Known
@@ -55,6 +56,6 @@ def fault_in(trial: Trial, asked: Collection[str], kind: int, first: int, second
     name, source = kinds[kind % len(kinds)], first % dies
     if ":" in name:
         return name
-    if name == "stop":
-        return f"stop:die{source}"
+    if name in OF_DIE:
+        return f"{name}:die{source}"
     return f"{name}:{source}-{(source + 1 + second % (dies - 1)) % dies}"

@@ -87,6 +87,7 @@ def begin(pod: "Pod") -> None:
     Raises as `check_steppable`.
     """
     check_steppable(pod)
+    pod.keep_launches()
     begin_run(pod)
 
 

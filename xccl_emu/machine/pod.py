@@ -495,6 +495,10 @@ class Pod:
         rows[: len(self.losses)] = np.array([each[1:] for each in self.losses], np.int64).reshape(-1, ms.LOSS_WORDS)
         self._array.activate(self.active_cores(), sorted({launch.die for launch in self._launches}))
 
+    def keep_launches(self) -> None:
+        """Keep the arguments of all launches that have not begun, so that the kernels of a die can start again."""
+        self._array.keep_registers(self.active_cores())
+
     def weaken(self, kernel: int, site: int, to: str) -> None:
         """Have the requests of a site, of the kernel with this number, ask for another order; or a quiet be a fence.
 

@@ -209,6 +209,7 @@ class StateArray:
             ms.LARGE_BASE: self.large_slots,
             ms.TRAFFIC_BASE: spec.n_homes * self.traffic_words,
             ms.ACTIVE_BASE: spec.n_cores + spec.n_homes,
+            ms.LAUNCHED: spec.n_cores * spec.registers,
         }
         starts, end = {}, ms.HEADER_WORDS
         for region, size in sizes.items():
@@ -277,12 +278,19 @@ class StateArray:
         st[ms.CURSOR] = st[ms.LOG_COUNT] = st[ms.ACTIONS] = 0
         st[ms.COUNT_BY_OP : ms.DRAWS_ANSWERS] = 0
         st[ms.FAULT_CUT : ms.FAULT_HAPPENED + 1] = 0
-        st[ms.LOST_START : ms.LOST_END + 1] = 0
+        st[ms.LOST_START : ms.LOST_END + 1] = st[ms.REVIVED] = 0
         writers = self.start[ms.WRITER_BASE]
         st[writers : writers + self.writer_slots * ms.WRITER_WORDS] = 0  # of other kernels, in an earlier run
         large = self.start[ms.LARGE_BASE]
         st[large : large + self.large_slots] = 0
         self.traffic()[:] = 0
+
+    def keep_registers(self, cores: Iterable[int]) -> None:
+        """Keep the registers of those cores that have not begun, which hold what their launch wrote."""
+        numbers = np.array([*cores], np.int64)
+        numbers = numbers[self.core_blocks[numbers, ms.STATUS] == ms.STATUS_IDLE]
+        kept = self.words[self.start[ms.LAUNCHED] : self.n_words].reshape(-1, self.core_words - REGISTERS)
+        kept[numbers] = self.core_blocks[numbers, REGISTERS:]
 
     def deactivate(self, cores: Iterable[int]) -> None:
         """Free the cores and forget the error of the run."""

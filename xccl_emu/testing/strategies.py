@@ -114,15 +114,15 @@ def routings(
 def faults(draw: st.DrawFn, dies: int, actions_max: int = 200) -> str:
     """Draw a fault of the hardware, for ``check(fault=...)``: a die stops, a link is cut or late, a write doubled.
 
-    ``stop:die1`` at any moment, ``stop:die1@120`` after 120 actions of it; ``cut:0-1``, ``stall:0-1``,
-    ``duplicate:0-1`` and ``corrupt:0-1`` of the link from die 0 to die 1.
+    ``stop:die1`` at any moment, ``stop:die1@120`` after 120 actions of it, ``revive:die1`` too; ``cut:0-1``,
+    ``stall:0-1``, ``duplicate:0-1`` and ``corrupt:0-1`` of the link from die 0 to die 1.
     """
     if dies < 2:
         raise ConfigError("dies", dies, "must be at least 2, there are no links else")
-    kind = draw(st.sampled_from(("stop", "cut", "stall", "duplicate", "corrupt")))
-    if kind == "stop":
+    kind = draw(st.sampled_from(("stop", "revive", "cut", "stall", "duplicate", "corrupt")))
+    if kind in ("stop", "revive"):
         after = draw(st.none() | st.integers(1, actions_max))
-        return f"stop:die{draw(st.integers(0, dies - 1))}" + ("" if after is None else f"@{after}")
+        return f"{kind}:die{draw(st.integers(0, dies - 1))}" + ("" if after is None else f"@{after}")
     source, target = draw(st.permutations(range(dies)))[:2]
     return f"{kind}:{source}-{target}"
 

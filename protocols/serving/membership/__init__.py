@@ -13,7 +13,7 @@ from xccl_emu.machine.pod import Buffer
 from xccl_emu.protocol import Bench, Case, Preset, Regions, choice, payload, read_papers, size, switch
 from xccl_emu.protocol.streams import Streams
 
-NOT_THERE, COMES_BACK = 1, 2
+NOT_THERE, COMES_BACK, LIVES_AGAIN = 1, 2, 3
 """What may be of a rank that joins."""
 
 
@@ -39,8 +39,9 @@ class Membership(Case):
     seed: int = size(0, "Of the rows.", least=0, most=None)
     timed: int = switch(0, "Do all give up waiting at any moment, so that the supervisor may stop too?", advanced=True)
     joins: int = choice(
-        0, "The lost rank, 1: is not there at first, and joins at any moment; 2: comes back when it was given up.",
-        of=range(3), advanced=True,
+        0, "The lost rank, 1: is not there at first, and joins at any moment; 2: comes back when it was given up;"
+        " 3: does so where its die begins again (--fault revive).",
+        of=range(4), advanced=True,
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -70,7 +71,8 @@ class Membership(Case):
         readies, dones = (regions.meta(name, membership.FIELD_BYTES, self.ranks) for name in ("ready", "done"))
         word, over = (regions.meta(name, membership.FIELD_BYTES) for name in ("word", "end"))
         joins = regions.meta("join", membership.FIELD_BYTES) if self.joins else word
-        app = (self.ranks + 1) * self.iterations * nbytes + 32 * bool(self.timed or self.joins)
+        said_bytes = 32 * (bool(self.timed or self.joins) + (self.joins == LIVES_AGAIN))
+        app = (self.ranks + 1) * self.iterations * nbytes + said_bytes
         app += Streams.table_bytes(2 * (self.joins == COMES_BACK), membership.rank)
         pod = regions.pod(bench, app_bytes=app, ub_bytes=2 * (membership.HEADER_BYTES + nbytes))
         known = membership.MembershipRank(
@@ -91,10 +93,13 @@ class Membership(Case):
             bench.label_buffer(out, "out")
             says = self.timed or (self.joins and me == self.lost)
             said = pod.alloc(me, 16) if says else None
+            lives = None
+            if self.joins == LIVES_AGAIN and me == self.lost:
+                lives = bench.filled(me, np.zeros(4, np.int64), "lives")
             if said is not None:
                 heard, end = (Buffer(me, field.at(me), 8) for field in (word, over))
                 ready = Buffer(me, readies.at(me), self.ranks * membership.FIELD_BYTES)
-                self._judge(bench, me, _Leaves(out, said, heard, end, ready, given_up))
+                self._judge(bench, me, _Leaves(out, said, heard, end, ready, given_up, lives))
             elif me != self.lost:
                 for j, expert in self._gets(me).items():
                     at = out.address + j * sent[0].nbytes
@@ -105,12 +110,13 @@ class Membership(Case):
                 mine = mine._replace(said=said.address)
             both = rows.at(0).only(*sends, *(2 * self.ranks + i for i in sends))
             places = membership.MemberRows(nbytes, both, fields.at(0).only(*sends))
-            given = {"own": own.address, "spare": spare.address, "out": out.address, "joined": 0}
+            given = {"own": own.address, "spare": spare.address, "out": out.address, "joined": 0, "lives": 0}
             args: dict[str, Any] = {**given, "w": places}
-            if me != self.lost or self.joins != NOT_THERE:
+            if me != self.lost or self.joins not in (NOT_THERE, LIVES_AGAIN):
                 pod.launch(membership.rank, me, [0], {**args, "g": mine}, after=streams)
             if said is not None and self.joins:
                 args |= {"g": mine._replace(joins=joins.at(supervisor)), "joined": said.address}
+                args["lives"] = lives.address if lives is not None else 0
                 pod.launch(membership.rank, me, [0], args, after=streams)
         streams.put()
         suspect = self.lost if self.lost < self.ranks else membership.NOBODY
@@ -121,7 +127,7 @@ class Membership(Case):
             known = known._replace(joins=joins.at(supervisor))
         args = {"suspect": suspect, "heir": heir}
         pod.launch(membership.supervise, supervisor, [0], {**args, "g": known})
-        bench.tolerates("stop", "cut", "stall")
+        bench.tolerates("stop", "cut", "stall", *(("revive",) if self.joins == LIVES_AGAIN else ()))
         if self.timed or self.lost < self.ranks:
             bench.recovers(*(range(supervisor + 1) if self.timed else [self.lost]))
 
@@ -136,8 +142,9 @@ class Membership(Case):
         bench.label_buffer(left.said, "said")
         if left.given_up is None:
             bench.judged_by(_Joined(rows, there), left.said, left.out, name=name, owners=owner)
-            taken_in = _TakenIn(self.iterations, me)
-            bench.judged_by(taken_in, left.said, left.word, left.ready, name=f"{name} taken in", owners="drained")
+            taken_in = _TakenIn(self.iterations, me, left.lives is not None)
+            by = left.said, left.word, left.ready, *(() if left.lives is None else (left.lives,))
+            bench.judged_by(taken_in, *by, name=f"{name} taken in", owners="drained")
         else:
             right = _Said(rows, there, me)
             bench.judged_by(right, left.said, left.out, left.word, left.end, name=name, owners=owner)
@@ -155,6 +162,7 @@ class Membership(Case):
         "all give up waiting": dict(ranks=2, lost=2, timed=1),
         "a rank joins": dict(ranks=2, lost=1, joins=1),
         "a rank comes back": dict(ranks=2, lost=1, joins=2),
+        "a rank whose die may begin again": dict(ranks=2, lost=1, joins=3),
     }
 
 
@@ -170,6 +178,8 @@ class _Leaves:
     """[ranks] fields: where the others are."""
     given_up: Buffer | None
     """What the supervisor says; None where ranks join."""
+    lives: Buffer | None
+    """In how many lives a rank has begun; None where its die does not begin again."""
 
 
 @dataclass(frozen=True)
@@ -203,19 +213,26 @@ class _Joined(_Left):
 class _TakenIn:
     """Which rows a rank must have when all has ended, by the words on its die.
 
-    Not taken in, it has none; lost once more, any; else those from the least iteration that another one announced.
+    Not taken in, it has none; lost once more, any; else those from the least iteration that another one announced.  A
+    member from the start has all as long as it is not lost, and none if it begins again and is not taken in then.
     """
 
     iterations: int
     me: int
+    member: bool
+    """Whether it is one from the start, which says in how many lives it has begun."""
 
-    def __call__(self, joined: NDArray[np.uint8], word: NDArray[np.uint8], ready: NDArray[np.uint8]) -> bool | str:
+    def __call__(
+        self, joined: NDArray[np.uint8], word: NDArray[np.uint8], ready: NDArray[np.uint8], *lives: NDArray[np.uint8]
+    ) -> bool | str:
         has, (epoch, lost) = joined.view(np.int64).tolist(), _epoch_and_lost(word)
         others = np.delete(ready.view(np.int64)[:: membership.FIELD_BYTES // 8], self.me)
         least = int((others % membership.EPOCH).min())
         taken_in = epoch > 0 and lost == membership.NOBODY and least < self.iterations
         wanted = [least, self.iterations] if taken_in else [0, 0]
-        lost_again = epoch > 1 and lost == self.me
+        if self.member and epoch == 0 and lives[0].view(np.int64)[0] == 1:
+            wanted = [0, self.iterations]
+        lost_again = epoch > (not self.member) and lost == self.me
         return lost_again or has == wanted or f"it has rows of iterations {has}, not {wanted}"
 
 

@@ -5,8 +5,8 @@ What has broken is kept in the machine's header (`FAULT_CUT` and so on), so it g
 
 from xccl_emu.check.device import fault_codes
 from xccl_emu.lang import operations as ops
-from xccl_emu.lang.abi import REQUEST
-from xccl_emu.machine.device import flight, memory, tentative, words
+from xccl_emu.lang.abi import PC, REGISTERS, REQUEST, RESULT
+from xccl_emu.machine.device import actions, cache, flight, memory, tentative, words
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.device.words import jit
 
@@ -141,6 +141,8 @@ def act_fault(mem, st, code):
         taken = _again(mem, st)
     elif kind == fault_codes.LOSE:
         taken = _lose(mem, st, die_of(code), other_of(code))
+    elif kind == fault_codes.REVIVE:
+        taken = _revive(mem, st, die_of(code))
     if taken:
         happened(st, kind)
     return taken
@@ -196,6 +198,58 @@ def _lose(mem, st, die, number):
         tentative.meet(st, notice, 8)
         words.store_i64(mem, notice, 1)
     return True
+
+
+@jit
+def runs(st, die):
+    """Return whether a core of a die runs, or did when the die stopped."""
+    for i in range(st[ms.N_ACTIVE]):
+        base = flight.block_of_core(st, st[st[ms.ACTIVE_BASE] + i])
+        status = st[base + ms.STATUS]
+        if st[base + ms.DIE] == die and (status == ms.STATUS_RUNNING or status == ms.STATUS_STOPPED):
+            return True
+    return False
+
+
+@jit
+def _revive(mem, st, die):
+    """Let all kernels of a die begin again, also those that have returned; False if all have.
+
+    Nothing of it is in flight, queued, set or cached, and its data buffers hold zeros; what is in its memory is there.
+    """
+    if not runs(st, die):
+        return False
+    ring = flight.block_of_die(st, die)
+    for word in range(st[ms.DIE_WORDS]):
+        words.put(st, ring + word, 0)
+    for i in range(st[ms.N_ACTIVE]):
+        core = st[st[ms.ACTIVE_BASE] + i]
+        base = flight.block_of_core(st, core)
+        if st[base + ms.DIE] == die:
+            st[ms.N_LIVE] += 0 if st[base + ms.STATUS] == ms.STATUS_RUNNING else 1
+            _launch_again(mem, st, core, base)
+    words.put(st, ms.REVIVED, 1 + die)
+    actions.start(st)
+    return True
+
+
+@jit
+def _launch_again(mem, st, core, base):
+    """Let a core be as its launch left it."""
+    for word in (PC, ms.STATUS, RESULT, ms.IN_FLIGHT):
+        words.put(st, base + word, 0)
+    for word in range(ms.HELD_START, ms.WINDOWS):  # what is read tentatively, the request, events, queues, descriptors
+        words.put(st, base + word, 0)
+    registers = st[ms.CORE_WORDS] - REGISTERS
+    for k in range(registers):
+        words.put(st, base + REGISTERS + k, st[st[ms.LAUNCHED] + core * registers + k])
+    for word in range(st[ms.CACHE_WORDS]):
+        words.put(st, cache.place_of(st, core, 0) + word, 0)
+    group = st[ms.GROUP_BASE] + st[base + ms.GROUP] * ms.GROUP_WORDS
+    words.put(st, group + ms.GROUP_ARRIVED, 0)
+    words.put(st, group + ms.GROUP_PHASE, 0)
+    for at in range(st[base + ms.UB_BASE], st[base + ms.UB_BASE] + st[ms.UB_BYTES], 8):
+        words.store_i64(mem, at, 0)
 
 
 @jit

@@ -60,8 +60,8 @@ class FaultySearch:
         memory, state = self._pod.memory, self._pod.state
         self._space = (memory, state, memory.view(np.uint64), state.view(np.uint64))
         broken = (PLAIN, ms.FAULT_CUT, ms.FAULT_HAPPENED + 1 - ms.FAULT_CUT)
-        lost = (PLAIN, ms.LOST_START, 2)
-        self._parts = np.concatenate([changing(self._pod), np.array([broken, lost], np.int64)])
+        lost, revived = (PLAIN, ms.LOST_START, 2), (PLAIN, ms.REVIVED, 1)
+        self._parts = np.concatenate([changing(self._pod), np.array([broken, lost, revived], np.int64)])
         words = np.array([fault.number, fault.source, target, trial.may_wait(fault)], np.int64)
         self._asked = device.Asked(words, *_codes(trial), *trial.results(), self._owners())
         n = 1 << 12

@@ -26,7 +26,8 @@ class Replayer:
     def take(self, code: int) -> bool:
         """Take an action; False, and nothing changed, if it is not enabled."""
         if code < 0:
-            return bool(act_fault(self.pod.memory, self.pod.state, code))
+            with driver.arithmetic_of(self.pod.kernels):
+                return bool(act_fault(self.pod.memory, self.pod.state, code))
         self.pod.state[ms.CURSOR] = 0
         with driver.arithmetic_of(self.pod.kernels):
             self._replay(self.pod.memory, self.pod.state, np.array([code, _NOTHING], np.int64), 1)

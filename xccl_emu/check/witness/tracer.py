@@ -8,7 +8,7 @@ import numpy as np
 
 from xccl_emu.base.errors import CapacityError, ReplayError
 from xccl_emu.check.device import accesses as rows
-from xccl_emu.check.device.fault_codes import AGAIN, CORRUPT, DUPLICATE
+from xccl_emu.check.device.fault_codes import AGAIN, CORRUPT, DUPLICATE, REVIVE
 from xccl_emu.check.faults import decode, is_fault, words
 from xccl_emu.check.messages import core_name, words_of_sites
 from xccl_emu.check.trial import Trial
@@ -381,7 +381,7 @@ class Stepper:
     # ---- what breaks
 
     def _fault(self, code: int) -> trace.TraceStep:
-        """A die stops, a link is cut, or a write becomes visible otherwise than it should."""
+        """A die stops or begins again, a link is cut, or a write becomes visible otherwise than it should."""
         if not is_fault(code, self._pod.spec.n_homes):
             raise self._not_enabled()
         kind, die, place, _ = decode(code)
@@ -393,7 +393,12 @@ class Stepper:
             spec, actor = self._pod.spec, die * self._pod.spec.cores_per_die
             said = words(code, self._pod)
             step = trace.TraceStep(self._number, code, actor, spec.home(die), trace.PERFORM, "fault", said, None)
-        return self._take(step)
+        step = self._take(step)
+        if kind == REVIVE:
+            self._writes.flying[die] = []
+            of_die = (core for core in self._queued if core // self._pod.spec.cores_per_die == die)
+            self._queued |= {core: _Queued() for core in of_die}
+        return step
 
     def _perform_wrongly(self, code: int, die: int, k: int) -> trace.TraceStep:
         flying = self._writes.flying.get(die, [])

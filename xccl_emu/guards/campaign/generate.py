@@ -42,6 +42,7 @@ _FAULTS = tuple(
     for other, to in (("die1", "1"), ("cpu0", "cpu0"))
 )  # fmt: skip
 """What breaks, by whether a CPU takes part."""
+_REVIVALS = tuple(("revive:die0", f"revive:{other}") for other in ("die1", "cpu0"))
 _ADDS_ROW = "mtu_add0"
 _LOSSES = ("", "lose:die0:meta", "lose:die0:managed", "lose:die1:meta", "lose:die1:managed", "lose:die1")
 CROSSED = (12, 20, 24)
@@ -90,6 +91,8 @@ def draw(seed: int, number: int) -> ProgramCase:
     if number % 32 in CROSSED:
         small, expects = _crossed(rng), rng.choice((NOTHING, AN_END, AN_END, SPOILED))
         fault = rng.choice((*_FAULTS[small.cpu], *_LOSSES)) if rng.random() < 0.4 else ""
+        reviving = Random(f"{seed}/{number}/revive")
+        fault = reviving.choice(_REVIVALS[small.cpu]) if fault and reviving.random() < 0.15 else fault
         giving = Random(f"{seed}/{number}/gives up")
         small = _giving_up(giving, small) if giving.random() < 0.2 else small
         return ProgramCase(small, expects, rng.randrange(1 << 16), fault)
@@ -117,9 +120,9 @@ def draw(seed: int, number: int) -> ProgramCase:
     expects = rng.choice((NOTHING, AN_END, AN_END, SPOILED if rng.random() < 0.2 else AN_END))
     expects = ANY_END if expects == AN_END and number % 4 == 2 else expects
     pick, fault = rng.randrange(1 << 16), rng.choice(_FAULTS[small.cpu]) if rng.random() < 0.15 else ""
-    return ProgramCase(
-        small, expects, pick, Random(f"{seed}/{number}/lose").choice(_LOSSES) if number % 16 == 6 else fault
-    )
+    fault = Random(f"{seed}/{number}/lose").choice(_LOSSES) if number % 16 == 6 else fault
+    fault = Random(f"{seed}/{number}/revive").choice(_REVIVALS[small.cpu]) if number % 16 == 14 else fault
+    return ProgramCase(small, expects, pick, fault)
 
 
 # ---- variations of what is drawn

@@ -13,6 +13,7 @@ from functools import cached_property
 from xccl_emu.base.errors import ConfigError, DeadlockError, ReplayError, RunError
 from xccl_emu.check import verdict as kinds
 from xccl_emu.check.faults import Fault, adds_nothing, check_fits, parse
+from xccl_emu.check.messages import SET_AGAIN
 from xccl_emu.check.reach import Reach, reach_of
 from xccl_emu.check.sampling import sample
 from xccl_emu.check.search import every_fault
@@ -41,6 +42,8 @@ WALK_STEPS, QUIET_WALKS = 2_000, 1
 """Far more than a small program takes that comes to an end; and few walks, so that facts are met in the search."""
 _MOMENTS = (1, 2, 3, 5)
 """Moments at which something breaks in drawn schedules: counts of actions of a die, or numbers of writes."""
+_UNSEEN = (kinds.DATA_RACE, kinds.TORN_METADATA, kinds.UNWRITTEN_READ)
+"""What brute force with a fault does not judge, and where a die begins again there may be more of than without."""
 OTHER_END = "another end"
 """Kind that brute force reports for wrong bytes at an end."""
 
@@ -273,8 +276,12 @@ def _break(judged: JudgedProgram, scene: Scene, fault: Fault) -> None:
         schedules = scene.budget.schedules // len(_MOMENTS)
         drawn = sample.sample(scene.trial, schedules=schedules, fault=replace(fault, at=moment))
         judged.schedules += drawn.schedules
-        if proved and drawn.violation:
+        if proved and drawn.violation and not (fault.kind == "revive" and _is_unseen(drawn.violation)):
             judged.contradict(f"{fault.kind} proved; {SAMPLING} {drawn.violation.kind}", drawn.violation.message)
+
+
+def _is_unseen(violation: kinds.Violation) -> bool:
+    return violation.kind in _UNSEEN or SET_AGAIN in violation.message
 
 
 def _recover(judged: JudgedProgram, scene: Scene, fault: Fault) -> None:

@@ -59,7 +59,9 @@ SOME_TENTATIVE = 132  # has a core read tentatively?  It saves a look at each wr
 SOME_FLAGS = 133  # are there windows of flags?
 LOST_START, LOST_END = 134, 135  # bytes that a check has lost; no end: none
 LOSSES, LOSS_WORDS, LOSSES_MOST = 136, 3, 4  # what may be lost by name: start, end, and the word that reports it, or -1
-HEADER_WORDS = LOSSES + LOSS_WORDS * LOSSES_MOST
+LAUNCHED = LOSSES + LOSS_WORDS * LOSSES_MOST  # says where each core's registers are kept as its launch wrote them
+REVIVED = LAUNCHED + 1  # holds 1 + the die whose cores have started again in this run; 0 for none
+HEADER_WORDS = REVIVED + 1
 
 # ---- memory orders
 ORDER_SC, ORDER_FIFO, ORDER_RELAXED, ORDER_UNORDERED = range(4)

@@ -46,7 +46,7 @@ WAYS: Mapping[str, Mapping[str, Any]] = {
     "by send and receive, ring of 2 chunks": {"path": "sendrecv", "ring": 2},
     "by send and receive, ring of 8 chunks": {"path": "sendrecv", "ring": 8},
 }
-"""Of the protocols that say when blocks go: sizes of `KvCase`, other than a cache of 4,096 tokens has by itself."""
+"""Sizes of `KvCase` by the way a cache goes, where a cache of 4,096 tokens has others by itself."""
 GRANTED, READY = "grant in", "ready"
 """The receiver knows its slots; all blocks of the task are there."""
 

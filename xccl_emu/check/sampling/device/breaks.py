@@ -3,6 +3,7 @@
 from xccl_emu.check.device import fault_actions, fault_codes
 from xccl_emu.check.sampling.device.begin import ended
 from xccl_emu.check.sampling.device.monitor import layout as ml
+from xccl_emu.check.sampling.device.monitor import lives
 from xccl_emu.check.sampling.device.monitor.calls import call
 from xccl_emu.check.sampling.device.monitor.shadow import save
 from xccl_emu.check.sampling.device.policies import draw_below
@@ -29,7 +30,7 @@ def draw_fault(space, run):
     m = space.m
     m[ml.SEEN], m[ml.STRUCK], m[ml.LATER] = 0, 0, NEVER
     m[ml.MOMENT] = draw_below(run.rng, m[ml.LENGTH])
-    if m[ml.FAULT] == fault_codes.F_STOP or m[ml.FAULT] == fault_codes.F_LOSE:
+    if fault_codes.OF_DIE >> m[ml.FAULT] & 1:
         m[ml.MOMENT] = draw_below(run.rng, m[ml.MOMENT] + 1)  # more often early, when more has still to come
 
 
@@ -54,7 +55,8 @@ def watched_fault(space, code):
             notice = memory.range_of(st, fault_actions.die_of(code), fault_actions.other_of(code))[2]
             if notice >= 0:
                 save(space, notice, 8)
-        if not fault_actions.act_fault(mem, st, code):
+        taken = lives.revive(space, code) if kind == fault_codes.REVIVE else fault_actions.act_fault(mem, st, code)
+        if not taken and m[ml.STOP] == 0:
             return ml.NOT_ENABLED
         result = m[ml.STOP] if m[ml.STOP] else ml.TAKEN_OK
     if st[ms.FAULT_HAPPENED] & fault_actions.MISLEADING:
@@ -83,12 +85,9 @@ def strike(space, run, n_taken):
             if kind == fault_codes.F_DUPLICATE
             else _code(fault_codes.CUT, m[ml.FAULT_FROM], fault_codes.ANY_TARGET, 0)
         )
-    elif m[ml.STRUCK] == 0 and due and (kind <= fault_codes.F_CUT or kind == fault_codes.F_LOSE):
+    elif m[ml.STRUCK] == 0 and due and fault_codes.AT_ONCE >> kind & 1:
         m[ml.STRUCK] = 1
-        code = _code(fault_codes.STOP, m[ml.FAULT_FROM], 0, 0)
-        if kind != fault_codes.F_STOP:
-            action = fault_codes.CUT if kind == fault_codes.F_CUT else fault_codes.LOSE
-            code = _code(action, m[ml.FAULT_FROM], m[ml.FAULT_TO], 0)
+        code = _code(fault_codes.ACTIONS[kind], m[ml.FAULT_FROM], m[ml.FAULT_TO], 0)
     if code == 0 or watched_fault(space, code) == ml.NOT_ENABLED:
         return 0
     _note(space, run, n_taken)
@@ -170,7 +169,7 @@ def count(space, candidate, of_core):
     st, m = space.st, space.m
     if of_core:
         if (
-            (m[ml.FAULT] == fault_codes.F_STOP or m[ml.FAULT] == fault_codes.F_LOSE)
+            fault_codes.OF_DIE >> m[ml.FAULT] & 1
             and st[block_of_core(st, candidate // ms.ACTORS_PER_CORE) + ms.DIE] == m[ml.FAULT_FROM]
         ):
             m[ml.SEEN] += 1
@@ -225,7 +224,8 @@ def runs_too_long(space, run, n_taken):
 @jit
 def _may_wait(st, run):
     """May cores wait for ever after what has broken?"""
-    may_wait = run.may_block[0] != 0
+    die = st[ms.REVIVED] - 1
+    may_wait = run.may_block[0] != 0 and (die < 0 or run.may_block[1 + die] != 0)
     for i in range(st[ms.N_ACTIVE]):
         base = block_of_core(st, st[st[ms.ACTIVE_BASE] + i])
         may_wait = may_wait and (st[base + ms.STATUS] != ms.STATUS_STOPPED or run.may_block[1 + st[base + ms.DIE]] != 0)

@@ -10,7 +10,7 @@ import numpy as np
 from xccl_emu.check.device import fault_actions, fault_codes, results
 from xccl_emu.lang.requests import SCALAR
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device.actions import choices, nth_choice
+from xccl_emu.machine.device.actions import choices, evicts, nth_choice
 from xccl_emu.machine.device.explore import fingerprint, restore, save
 from xccl_emu.machine.device.flight import block_of_core, block_of_die, flight
 from xccl_emu.machine.device.policies import n_actors, nth_actor
@@ -133,7 +133,7 @@ def _possible(st, words):
 
 @jit
 def _expand(space, parts, asked, graph, counted, node):
-    """Every action of the machine that nothing cuts off; False if there is none."""
+    """Every action of the machine that nothing cuts off; False if there is none, but for evictions."""
     mem, st, _, _ = space
     moved = False
     for a in range(n_actors(st)):
@@ -143,7 +143,7 @@ def _expand(space, parts, asked, graph, counted, node):
             if counted[FOUND] or _cut_off(st, actor, choice):
                 continue
             if act_once(mem, st, actor, choice) or st[ms.ERROR] != 0:
-                moved = True
+                moved = moved or not evicts(st, actor, choice)
                 code = actor << ms.CHOICE_BITS | choice
                 _reached(space, parts, asked, graph, counted, node, code)
                 restore(space, parts, graph.stack, 0)
@@ -170,13 +170,8 @@ def _break(space, parts, asked, graph, counted, node):
     ring = block_of_die(st, die)
     if st[ms.FAULT_COPY + ms.FLIGHT_NBYTES]:
         _try(space, parts, asked, graph, counted, node, ~fault_codes.AGAIN)
-    if st[ms.FAULT_HAPPENED] == 0 and kind == fault_codes.F_STOP:
-        _try(space, parts, asked, graph, counted, node, ~(fault_codes.STOP | die << 4))
-    elif st[ms.FAULT_HAPPENED] == 0 and kind == fault_codes.F_CUT:
-        code = ~(fault_codes.CUT | die << 4 | to << 20)
-        _try(space, parts, asked, graph, counted, node, code)
-    elif kind == fault_codes.F_LOSE:
-        _try(space, parts, asked, graph, counted, node, ~(fault_codes.LOSE | die << 4 | to << 20))
+    if st[ms.FAULT_HAPPENED] == 0 and fault_codes.AT_ONCE >> kind & 1:
+        _try(space, parts, asked, graph, counted, node, ~(fault_codes.ACTIONS[kind] | die << 4 | to << 20))
     elif kind == fault_codes.F_STOP and st[ms.FAULT_CUT] == 0 and st[ring + ms.FLIGHT_COUNT]:
         # What a stopped die has in flight may be lost
         code = ~(fault_codes.CUT | die << 4 | fault_codes.ANY_TARGET << 20)

@@ -232,7 +232,7 @@ def complete_dma(m, clocks, i, k, event):
 
 
 @jit
-def _see_writes(m, clocks, row, i, die, known):
+def see_writes(m, clocks, row, i, die, known):
     """Extend a row of a clock by the writes of core i to a die that the clock `known` has seen."""
     for engine in range(rq.SCALAR, rq.MTU_OUT + 1, rq.MTU_OUT - rq.SCALAR):
         word = row + visible_word(m, i, engine, die)
@@ -250,7 +250,7 @@ def pass_quiet(st, m, clocks, i):
     for event in range(m[ml.N_DMA]):
         clocks[scalar + engine_word(m, i, ml.ENGINE_DMA + event)] = m[dma_epoch(m, i, event)]
     for die in range(m[ml.TARGETS]):
-        _see_writes(m, clocks, scalar, i, die, scalar)
+        see_writes(m, clocks, scalar, i, die, scalar)
     if st[ms.ORDER] == ms.ORDER_FIFO:
         join_row(m, clocks, scalar, ahead_row(m, i))
     clocks[scalar + engine_word(m, i, rq.SCALAR)] += 1
@@ -263,7 +263,7 @@ def in_order(st, m, clocks, i, row, known, die):
         return
     for other in range(m[ml.WORDS] // m[ml.PER_CORE]):
         if m[m[ml.CORE_DIE] + other] == m[m[ml.CORE_DIE] + i]:
-            _see_writes(m, clocks, row, other, die, known)
+            see_writes(m, clocks, row, other, die, known)
 
 
 @jit
@@ -294,7 +294,7 @@ def behind_fence(st, m, clocks, i, row, die):
     """But under `sc`, a reader of a core's write to a die sees the core's writes to that die before its last fence."""
     if st[ms.ORDER] < ms.ORDER_RELAXED or not m[ml.FENCES] or ops.RINGS >> m[ml.X_OP] & 1:
         return
-    _see_writes(m, clocks, row, i, die, fence_row(m, i))
+    see_writes(m, clocks, row, i, die, fence_row(m, i))
 
 
 @jit
