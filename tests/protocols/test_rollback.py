@@ -53,7 +53,7 @@ def test_three_ranks_are_proved() -> None:
 
 
 def test_tokens_by_hand() -> None:
-    """Of two ranks with one entry each: a token is 1 and a remainder of the own tokens and the other's last one."""
+    """Two ranks have one entry each: a token is 1 and a remainder of the own tokens and the other's last one."""
     case = Rollback(iterations=1)
     tokens = case.decoded()
     for own, other in ((tokens[0], tokens[1]), (tokens[1], tokens[0])):
