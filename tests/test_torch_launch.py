@@ -43,11 +43,17 @@ def both(call):
     for each in threads: each.start()
     for each in threads: each.join()
 
+def is_server(number):
+    try:
+        with open(f"/proc/{number}/cmdline", "rb") as words:
+            return b"torch.server" in words.read() and os.readlink(f"/proc/{number}/cwd") == os.getcwd()
+    except OSError:
+        return False
+
 def stopping(rank):
     layer(rank)
     if rank.rank:
-        line = [line for line in os.popen("ps -eo pid,args") if "torch.server" in line and os.environ["WHO"] in line]
-        os.kill(int(line[0].split()[0]), signal.SIGKILL)
+        os.kill(int(next(filter(is_server, filter(str.isdecimal, os.listdir("/proc"))))), signal.SIGKILL)
     time.sleep(3)
 
 def waiting():

@@ -10,16 +10,14 @@ from xccl_emu.protocol.registry import names
 
 QUICK = {"barrier", "ll128", "mpsc-ring", "sendrecv-async", "sendrecv-dma", "sendrecv-zero-copy"}
 LONG = {
-    "a2e", "a2e-pull", "all-reduce-two-shot", "dispatch-swap", "fused-swap", "mixserve", "mixserve-combine",
+    "a2e", "a2e-pull", "all-reduce-two-shot", "dispatch-swap", "eplb-loop", "fused-swap", "mixserve", "mixserve-combine",
     "prefill-streams", "two-streams",
 }  # fmt: skip
 """Rows of more than ten seconds."""
-OPEN = {"dispatch-swap", "fused-swap"}
+OPEN = {"dispatch-swap", "eplb-loop", "fused-swap"}
 """Under `fifo` these have more states than a row of the page; `relaxed` allows all that `fifo` does."""
 
-MISSING = {"eplb-loop"}
-"""Whose row is not written yet: under `fifo` it has more than 400,000 states even with one token."""
-NAMES = [name for name in names() if name not in MISSING]
+NAMES = names()
 
 
 def _marks(name: str) -> list[pytest.MarkDecorator]:

@@ -366,7 +366,7 @@ def test_an_algorithm_that_an_operation_has_not_is_refused(operation: str, by: s
 )
 def test_a_collective_names_the_shape_that_it_asks_for(shape: tuple[int, ...], says: str) -> None:
     """Any number of elements will do, in one dimension; none will not."""
-    group = xe.Collectives(xe.Pod(xe.small_pod(2)), ranks=2)
+    group = xe.Collectives(xe.Pod(xe.small_pod(2)), ranks=2, dtype="fp16")
     with pytest.raises(xe.ConfigError, match=re.escape(says)):
         group.all_reduce([np.ones(shape, np.float16)] * 2)
 
