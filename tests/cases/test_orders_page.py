@@ -10,14 +10,14 @@ from xccl_emu.protocol.registry import names
 
 QUICK = {"barrier", "ll128", "mpsc-ring", "sendrecv-async", "sendrecv-dma", "sendrecv-zero-copy"}
 LONG = {
-    "a2e", "a2e-pull", "all-reduce-two-shot", "dispatch-swap", "eplb-loop", "fused-swap", "mixserve", "mixserve-combine",
-    "prefill-streams", "two-streams",
+    "a2e", "a2e-pull", "all-reduce-two-shot", "dispatch-swap", "eplb-loop", "fused-swap", "mixserve",
+    "mixserve-combine", "prefill-streams", "two-streams",
 }  # fmt: skip
 """Rows of more than ten seconds."""
 OPEN = {"dispatch-swap", "eplb-loop", "fused-swap"}
 """Under `fifo` these have more states than a row of the page; `relaxed` allows all that `fifo` does."""
 
-NAMES = names()
+NAMES = [*names()]
 
 
 def _marks(name: str) -> list[pytest.MarkDecorator]:
