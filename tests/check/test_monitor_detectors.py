@@ -233,7 +233,6 @@ def test_arithmetic_of_a_kernel_that_fails() -> None:
 def test_the_trial_is_as_it_was(without: tuple[str, ...]) -> None:
     """After sampling and replay, found or not, memory and state are those of the pod before its first action."""
     trial = of_two_dies(WAITING, without)
-    trial.pod.keep_launches()  # which stay, for a die that begins again
     before = trial.pod.memory.copy(), trial.pod.state.copy()
     result = sample(trial, schedules=20)
     assert (result.violation is not None) == bool(without)

@@ -87,7 +87,6 @@ def begin(pod: "Pod") -> None:
     Raises as `check_steppable`.
     """
     check_steppable(pod)
-    pod.keep_launches()
     begin_run(pod)
 
 

@@ -388,6 +388,7 @@ class Pod:
         blocks[:, ms.WINDOWS : ms.WINDOWS + len(windows)] = windows
         blocks[:, REGISTERS : REGISTERS + args.shape[1]] = args
         self._array.core_blocks[numbers] = blocks
+        self._array.launched[numbers] = blocks[:, REGISTERS:]  # by which the kernels of a die can begin again
         self.state[ms.SOME_FLAGS] |= any("f" in grant.rights for grant in launch.grants)
 
     # ---- what may be lost
@@ -494,10 +495,6 @@ class Pod:
         rows = self.state[ms.LOSSES : ms.LOSSES + ms.LOSS_WORDS * ms.LOSSES_MOST].reshape(-1, ms.LOSS_WORDS)
         rows[: len(self.losses)] = np.array([each[1:] for each in self.losses], np.int64).reshape(-1, ms.LOSS_WORDS)
         self._array.activate(self.active_cores(), sorted({launch.die for launch in self._launches}))
-
-    def keep_launches(self) -> None:
-        """Keep the arguments of all launches that have not begun, so that the kernels of a die can start again."""
-        self._array.keep_registers(self.active_cores())
 
     def weaken(self, kernel: int, site: int, to: str) -> None:
         """Have the requests of a site, of the kernel with this number, ask for another order; or a quiet be a fence.

@@ -241,6 +241,11 @@ class StateArray:
         return self.start[ms.CORE_BASE] + core * self.core_words
 
     @property
+    def launched(self) -> NDArray[np.int64]:
+        """[n_cores, registers] as the last launch of each core wrote them."""
+        return self.words[self.start[ms.LAUNCHED] : self.n_words].reshape(-1, self.core_words - REGISTERS)
+
+    @property
     def core_blocks(self) -> NDArray[np.int64]:
         """[n_cores, words] of all cores."""
         first, end = self.start[ms.CORE_BASE], self.start[ms.DIE_BASE]
@@ -284,13 +289,6 @@ class StateArray:
         large = self.start[ms.LARGE_BASE]
         st[large : large + self.large_slots] = 0
         self.traffic()[:] = 0
-
-    def keep_registers(self, cores: Iterable[int]) -> None:
-        """Keep the registers of those cores that have not begun, which hold what their launch wrote."""
-        numbers = np.array([*cores], np.int64)
-        numbers = numbers[self.core_blocks[numbers, ms.STATUS] == ms.STATUS_IDLE]
-        kept = self.words[self.start[ms.LAUNCHED] : self.n_words].reshape(-1, self.core_words - REGISTERS)
-        kept[numbers] = self.core_blocks[numbers, REGISTERS:]
 
     def deactivate(self, cores: Iterable[int]) -> None:
         """Free the cores and forget the error of the run."""
