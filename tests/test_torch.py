@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cli_support import hear_interrupts
+from tests.torch_server_support import together
 from xccl_emu import oracle
 from xccl_emu.base.errors import ConfigError, UnfinishedError, ViolationError
 from xccl_emu.doors.torch.client import Rank
@@ -56,19 +57,6 @@ def pair(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, request: 
     """Two ranks of a group of their own."""
     with ranks_of(environment, monkeypatch, request.node.name) as ranks:
         yield ranks
-
-
-def together(ranks: list[Rank], call: Callable[[Rank], Any]) -> list[Any]:
-    """What a call of all ranks gives each, or raises in it."""
-
-    def one(rank: Rank) -> Any:
-        try:
-            return call(rank)
-        except Exception as error:
-            return error
-
-    with ThreadPoolExecutor(len(ranks)) as pool:
-        return list(pool.map(one, ranks))
 
 
 def tokens_of(rank: Rank) -> dict[str, Any]:

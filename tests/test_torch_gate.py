@@ -3,13 +3,12 @@
 import socket
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.torch_server_support import NORMAL, SHAPE, Here, served, tokens, weighted
+from tests.torch_server_support import NORMAL, SHAPE, Here, served, together, tokens, weighted
 from xccl_emu.base.errors import ConfigError, UnfinishedError, XcclEmuError
 from xccl_emu.doors.torch import server as server_module
 from xccl_emu.doors.torch.client import Rank
@@ -23,25 +22,12 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
         yield here
 
 
-def each(ranks: list[Rank], call: Callable[[Rank], Any]) -> list[Any]:
-    """What a call gives each rank, or the error in it."""
-
-    def one(rank: Rank) -> Any:
-        try:
-            return call(rank)
-        except Exception as error:
-            return error
-
-    with ThreadPoolExecutor(len(ranks)) as pool:
-        return list(pool.map(one, ranks))
-
-
 def refused(ranks: list[Rank], call: Callable[[Rank], Any], said: str) -> None:
     """All ranks hear of the mistake, and the next call is right."""
-    for error in each(ranks, call):
+    for error in together(ranks, call):
         assert isinstance(error, ConfigError), error
         assert said in str(error)
-    assert each(ranks, right) == [True, True]
+    assert together(ranks, right) == [True, True]
 
 
 def right(rank: Rank) -> bool:
@@ -127,7 +113,7 @@ def test_one_rank_is_wrong(here: Here) -> None:
     ranks[1].refuse("low_latency_dispatch: x is none")
     with pytest.raises(ConfigError, match="rank 1: low_latency_dispatch: x is none"):
         ranks[0].call("dispatch", tokens(0), shape=SHAPE)
-    assert each(ranks, right) == [True, True]
+    assert together(ranks, right) == [True, True]
 
 
 def test_an_error_of_the_emulator(
@@ -135,10 +121,10 @@ def test_an_error_of_the_emulator(
 ) -> None:
     """It is answered by the name of the call, counted and printed; handles from before are refused, new calls right."""
     ranks = here.ranks("error")
-    said = each(ranks, lambda rank: rank.call("dispatch", tokens(rank.rank), shape=SHAPE)[0])
+    said = together(ranks, lambda rank: rank.call("dispatch", tokens(rank.rank), shape=SHAPE)[0])
     with monkeypatch.context() as broken:
         broken.setattr(ServedGroup, "_held", lambda *_: 1 // 0)
-        for error in each(ranks, right):
+        for error in together(ranks, right):
             assert type(error) is XcclEmuError
             assert "dispatch failed inside the emulator: ZeroDivisionError" in str(error)
     assert "please report" in capfd.readouterr().err
@@ -154,7 +140,7 @@ def test_junk_on_a_line(here: Here, junk: bytes, capfd: pytest.CaptureFixture[st
     ranks[0]._line.socket.send(junk)
     with pytest.raises(UnfinishedError, match=r"rank 0 .* has ended"):
         ranks[1].call("dispatch", tokens(1), shape=SHAPE)
-    assert each(others, right) == [True, True]
+    assert together(others, right) == [True, True]
     assert "rank 0 (process" in capfd.readouterr().err
 
 
@@ -164,7 +150,7 @@ def test_connections_that_say_nothing(here: Here) -> None:
     for each_socket in (mute, junk):
         each_socket.connect("\0" + here.address)
     junk.send(b"junk")
-    assert each(here.ranks("mute"), right) == [True, True]
+    assert together(here.ranks("mute"), right) == [True, True]
     mute.close()
     junk.close()
 
@@ -181,8 +167,8 @@ def test_what_is_counted(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
     """Calls, and those that were sent and never received, or that a rank never waited for."""
     with served(monkeypatch) as here:
         ranks = here.ranks("counted")
-        assert each(ranks, right) == [True, True]
-        each(ranks, lambda rank: rank.call("dispatch_send", tokens(rank.rank), shape=SHAPE))
+        assert together(ranks, right) == [True, True]
+        together(ranks, lambda rank: rank.call("dispatch_send", tokens(rank.rank), shape=SHAPE))
         ranks[1].note_due("low_latency_combine", True)
         ranks[0].note_due("low_latency_combine", True)
         ranks[0].note_due("low_latency_combine", False)
@@ -200,7 +186,7 @@ def test_who_is_awaited(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
     monkeypatch.setattr(server_module._Members, "silent_s", 0.5)
     with served(monkeypatch, timeout_s=4.0) as here:
         ranks = here.ranks("awaited")
-        assert each(ranks, right) == [True, True]
+        assert together(ranks, right) == [True, True]
         began = time.monotonic()
         with pytest.raises(UnfinishedError, match=r"dispatch of rank 0 has waited .* rank 1 .*--timeout is 4 s"):
             ranks[0].call("dispatch", tokens(0), shape=SHAPE)

@@ -5,7 +5,8 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,3 +70,16 @@ def tokens(rank: int, change: int = 0) -> dict[str, Any]:
 def weighted(rows: Any, topk: Any) -> dict[str, Any]:
     """What combine is given: rows as they came, with the weight 1."""
     return {"y": np.array(rows), "topk": topk, "weights": np.ones((2, 1), np.float32)}
+
+
+def together(ranks: list[Rank], call: Callable[[Rank], Any]) -> list[Any]:
+    """What a call of all ranks gives each, or raises in it."""
+
+    def one(rank: Rank) -> Any:
+        try:
+            return call(rank)
+        except Exception as error:
+            return error
+
+    with ThreadPoolExecutor(len(ranks)) as pool:
+        return list(pool.map(one, ranks))
