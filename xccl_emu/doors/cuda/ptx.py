@@ -1,7 +1,7 @@
 """PTX's memory instructions, and what each asks of the machine: a table, and a reader of the text of inline assembly.
 
 What is not in the table is refused by its name and line.  Source: PTX ISA, chapters "Instruction Set" and "Memory
-Consistency Model"; docs/bring-your-own.md says how each row relates to that model.
+Consistency Model"; docs/records/cuda.md says how each row relates to that model.
 """
 
 import re
