@@ -1,17 +1,18 @@
 """``xccl-emu run``: one protocol, run on the whole pod and held against its oracle."""
 
+import inspect
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from xccl_emu.base.errors import ConfigError
-from xccl_emu.base.options import one_of
+from xccl_emu.base.options import one_of, option
 from xccl_emu.base.sizes import some
 from xccl_emu.base.stage import Stage, silent
-from xccl_emu.cli.app import App, AsJson, Protocol, print_json
+from xccl_emu.cli.app import CTX, JSON, App, Protocol, command_of, parameter, print_json
 from xccl_emu.cli.cases import ANY_SIZE, CaseGroup, check_runs, sizes_from
 from xccl_emu.cli.ending import WRONG
 from xccl_emu.cli.real import SECONDS, RealOptions, print_cpp, run_real
@@ -47,32 +48,8 @@ def _group() -> None:
     """
 
 
-@app.command(hidden=True, context_settings=ANY_SIZE)
-def case(
-    ctx: typer.Context,
-    protocol: Protocol,
-    order: Annotated[str, typer.Option(metavar="ORDER", help="Memory order: sc, fifo, relaxed or unordered.")] = "sc",
-    policy: Annotated[
-        str, typer.Option(metavar="POLICY", help="Which core steps next: round-robin or random.")
-    ] = "round-robin",
-    on: Annotated[
-        str, typer.Option(metavar="MACHINE", help="The emulator, threads of this computer (native), or a GPU (cuda).")
-    ] = "emulator",
-    runs: Annotated[int, typer.Option(metavar="N", help="How often, on native or cuda.")] = 1,
-    without: Annotated[
-        list[str] | None, typer.Option(metavar="SYNC", help="On native or cuda: switch a synchronization off.")
-    ] = None,
-    runs_seed: Annotated[
-        int, typer.Option(metavar="N", help="On native or cuda: how soon queues go on, what is chosen.")
-    ] = 0,
-    runs_seconds: Annotated[
-        float, typer.Option(metavar="S", help="On native or cuda: how long a run may take before it is a deadlock.")
-    ] = SECONDS,
-    cpp: Annotated[
-        str, typer.Option(metavar="KERNEL", help="Print a kernel as C++, as native and cuda have it, and run nothing.")
-    ] = "",
-    as_json: AsJson = False,
-) -> None:
+@dataclass(frozen=True)
+class CaseOptions:
     """Run a protocol, and compare what is in memory with what must be there; exit code 1 if anything is wrong.
 
     Sizes of the protocol are options too: --dies 4. xccl-emu run NAME --help and xccl-emu list NAME show them. What
@@ -82,25 +59,57 @@ def case(
     With --on native the same kernels run as C++ by threads of this computer, --runs times, and with --on cuda on an
     NVIDIA GPU: real memory. A run there may be right although a synchronization is missing.
     """
+
+    order: str = option("sc", "Memory order: sc, fifo, relaxed or unordered.")
+    policy: str = option("round-robin", "Which core steps next: round-robin or random.")
+    on: str = option(
+        "emulator", "The emulator, threads of this computer (native), or a GPU (cuda).", metavar="MACHINE"
+    )  # fmt: skip
+    runs: int = option(1, "How often, on native or cuda.")
+    without: tuple[str, ...] = option((), "On native or cuda: switch a synchronization off.", metavar="SYNC")
+    runs_seed: int = option(0, "On native or cuda: how soon queues go on, what is chosen.")
+    runs_seconds: float = option(
+        SECONDS, "On native or cuda: how long a run may take before it is a deadlock.", metavar="S"
+    )  # fmt: skip
+    cpp: str = option("", "Print a kernel as C++, as native and cuda have it, and run nothing.", metavar="KERNEL")
+
+    @property
+    def is_usual(self) -> bool:
+        """Return whether all that real memory alone has is as by default."""
+        return (self.runs, self.without, self.runs_seed, self.runs_seconds) == (1, (), 0, SECONDS)
+
+
+def act(options: CaseOptions, ctx: typer.Context, protocol: str, as_json: bool) -> None:
+    """Run the command; raises ``typer.Exit`` if anything is wrong."""
     sizes = sizes_from(ctx.args, protocol)
-    if cpp:
-        print_cpp(protocol, sizes, cpp)
-        return
-    if on != "emulator":
-        if (order, policy) != ("sc", "round-robin"):
-            raise ConfigError(f"--on {on}: has an order and a schedule of its own; leave --order and --policy out")
-        run_real(protocol, sizes, RealOptions(on, runs, tuple(without or ()), runs_seed, runs_seconds, as_json))
-        return
-    if without or runs != 1 or runs_seed or runs_seconds != SECONDS:
+    if options.cpp:
+        print_cpp(protocol, sizes, options.cpp)
+    elif options.on != "emulator":
+        if (options.order, options.policy) != ("sc", "round-robin"):
+            why = "has an order and a schedule of its own; leave --order and --policy out"
+            raise ConfigError(f"--on {options.on}: {why}")
+        seeded = options.runs_seed, options.runs_seconds
+        run_real(protocol, sizes, RealOptions(options.on, options.runs, options.without, *seeded, as_json))
+    elif not options.is_usual:
         raise ConfigError("--on emulator: runs once, with all synchronizations; xccl-emu check switches them off")
-    options = RunOptions(order, policy, stages(quiet=as_json), lambda note: typer.echo(f"xccl-emu: {note}", err=True))
-    result = run(protocol, sizes, options)
+    else:
+        _run_emulated(protocol, sizes, options, as_json)
+
+
+def _run_emulated(protocol: str, sizes: "Sizes", options: CaseOptions, as_json: bool) -> None:
+    say = lambda note: typer.echo(f"xccl-emu: {note}", err=True)  # noqa: E731
+    result = run(protocol, sizes, RunOptions(options.order, options.policy, stages(quiet=as_json), say))
     if as_json:
         print_json("run", result)
     else:
         typer.echo(pod_text(result) if result.on_pod else case_text(result))
     if result.wrong:
         raise typer.Exit(WRONG)
+
+
+app.command("case", hidden=True, context_settings=ANY_SIZE)(
+    command_of(CaseOptions, act, JSON, first=(CTX, parameter("protocol", Protocol, inspect.Parameter.empty)))
+)
 
 
 @dataclass(frozen=True)
