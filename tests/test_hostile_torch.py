@@ -16,9 +16,9 @@ import pytest
 
 from tests.hostile_support import NUMBERS, SECONDS_MAX, each_kind_once, limited
 from tests.test_torch import processes_of, shared_files
-from tests.test_torch_gate import each, right
+from tests.test_torch_gate import right
 from tests.test_torch_launch import started
-from tests.torch_server_support import NORMAL, SHAPE, Here, served, tokens, weighted
+from tests.torch_server_support import NORMAL, SHAPE, Here, served, together, tokens, weighted
 from xccl_emu.base.errors import XcclEmuError
 from xccl_emu.doors.torch.client import Rank
 from xccl_emu.doors.torch.gate import SERVED
@@ -138,7 +138,7 @@ def assault(here: Here, count: int, seed: int) -> tuple[list[str], Counter[str]]
     wrong = each_kind_once(attack.calls(count))
     for rank in attack.ranks:
         rank.close()
-    assert each(here.ranks(f"after {seed}"), right) == [True, True]
+    assert together(here.ranks(f"after {seed}"), right) == [True, True]
     return wrong, attack.ends
 
 
@@ -167,7 +167,7 @@ def test_a_line_that_is_never_read(monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(3000):
             with suppress(XcclEmuError):
                 deaf.send({"call": "clean", "masked": [1]})
-        assert each(here.ranks("others"), right) == [True, True]
+        assert together(here.ranks("others"), right) == [True, True]
 
 
 def signals(folder: Path, count: int, seed: int) -> None:

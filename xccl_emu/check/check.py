@@ -395,8 +395,8 @@ def _searched(
         found.reason = f"{found.reason}; {report}" if found.reason else report
     if found.reason:
         return replace(verdict, verdict=UNFINISHED, reason=found.reason), found.cycles
-    reach, rests_on = reach_of(trial.pod, found.sites), "; ".join(filter(None, (found.rests_on(), *trial.assumed)))
-    return replace(verdict, verdict=VERIFIED, reason=rests_on, reach=reach), found.cycles
+    reason, reach = _resting_on(found.rests_on(), trial), reach_of(trial.pod, found.sites)
+    return replace(verdict, verdict=VERIFIED, reason=reason, reach=reach), found.cycles
 
 
 def _sampled(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdict:
@@ -430,8 +430,13 @@ def _sampled(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdi
         return with_violation(checkable, verdict, sampled.violation, left, options.witness_seconds)
     if not sampled.schedules:
         return replace(verdict, verdict=UNFINISHED, reason=too_long(options.seconds or 0.0))
-    reason = "; ".join(filter(None, (verdict.reason, *trial.assumed)))
+    reason = _resting_on(verdict.reason, trial)
     return replace(verdict, verdict=NO_VIOLATION, reach=sampled.reach, reason=reason)
+
+
+def _resting_on(reason: str | None, trial: Trial) -> str:
+    """Return the reason with what the trial assumes of its kernels."""
+    return "; ".join(filter(None, (reason, *trial.assumed)))
 
 
 def _about_fault(verdict: Verdict, fault: Fault, trial: Trial, times: int) -> str:

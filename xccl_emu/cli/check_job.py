@@ -318,7 +318,7 @@ class CheckJob:
                 raise ConfigError(f"--runs {options.runs}: needs --on native or --on cuda")
             return None
         one_of("on", options.on, real.MACHINES[1:])
-        for name in ("fault", "replay", "each_sync", "weakest", "invariant", "rank"):
+        for name in ("fault", "replay", "each_sync", "weakest", *ONLY_CHECKED):
             if getattr(options, name):
                 raise ConfigError(f"--on {options.on}: cannot be combined with --{name.replace('_', '-')}")
         runs = RUNS if options.runs is None else options.runs
