@@ -391,7 +391,11 @@ MISTAKES = (
     ),
     Mistake(
         "no-livelock", "depth first does not look for runs that never end", "search/exhaustive.py",
-        "            if ck[cs.CYCLES] and not (", "            if ck[cs.CYCLES] and not PLANTED and not (",
+        "            if ck[cs.LOST] and not (", "            if ck[cs.LOST] and not PLANTED and not (",
+    ),
+    Mistake(
+        "open-is-ended", "a state that is met again counts as one with a way to an end", "search/device/frames.py",
+        "    if number < 0:", "    if number < 0 or PLANTED:",
     ),
 )  # fmt: skip
 """All in the search, which alone says "verified"."""

@@ -12,7 +12,7 @@ from xccl_emu.check.device.accesses import NAMED, TAKEN
 from xccl_emu.check.messages import too_long
 from xccl_emu.check.search import limits, livelock
 from xccl_emu.check.search.describe import describe, spinning
-from xccl_emu.check.search.device import bfs, dfs
+from xccl_emu.check.search.device import bfs, dfs, frames
 from xccl_emu.check.search.device import checker_state as cs
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.machine import driver
@@ -238,7 +238,7 @@ class Search:
         else:
             self._depth_first()
             self.found.cycles |= bool(ck[cs.CYCLES])
-            if ck[cs.CYCLES] and not (ck[cs.VIOLATION] or ck[cs.LIMIT] or ck[cs.RESTART] or self.found.reason):
+            if ck[cs.LOST] and not (ck[cs.VIOLATION] or ck[cs.LIMIT] or ck[cs.RESTART] or self.found.reason):
                 self._find_livelock(members)
         self.found.states += int(ck[cs.STATES])
         self.found.transitions += int(ck[cs.TRANSITIONS])
@@ -252,7 +252,7 @@ class Search:
     def _start(self, members: Sequence[int]) -> None:
         ck = self.setup.checker
         self.setup.reset(members)
-        ck[[cs.TRANSITIONS, cs.ACTIONS, cs.CYCLES, cs.DOUBT]] = 0
+        ck[[cs.TRANSITIONS, cs.ACTIONS, cs.CYCLES, cs.N_OPEN, cs.LOST, cs.DOUBT]] = 0
         if ck[cs.STATES]:  # a search has counted there
             ck[ck[cs.ON_PATH] : ck[cs.ON_PATH] + cs.ON_PATH_WORDS] = 0
         ck[cs.STATES], ck[cs.STATES_MAX] = 1, self._until() - self.found.states
@@ -263,14 +263,28 @@ class Search:
         return self.max_states if self._draw is None else min(BESIDE_STATES, self.max_states)
 
     def _depth_first(self) -> None:
-        table, why = self._fingerprints(1 << 10), dfs.PAUSED
+        table, opened, why = self._fingerprints(1 << 10), _room_for_open(1 << 9), dfs.PAUSED
         while why != dfs.ENDED and not self.found.reason:
-            why = dfs.depth_first(*self._args, table, self._slice)
-            if why == dfs.TABLE_FULL and self._affords(3 * table.nbytes):
+            why = dfs.depth_first(*self._args, (table, opened), self._slice)
+            if why == dfs.TABLE_FULL:
+                table, opened = self._grown(table, opened)
+            self._look(why)
+
+    def _grown(
+        self, table: NDArray[np.uint64], opened: frames.Opened
+    ) -> tuple[NDArray[np.uint64], frames.Opened]:
+        """Twice the room for what is full, all states or those that are open, where memory affords it."""
+        ck, bytes_open = self.setup.checker, sum(array.nbytes for array in opened)
+        if 2 * ck[cs.STATES] >= table.size:
+            if self._affords(3 * table.nbytes + bytes_open):
                 larger = np.zeros(2 * table.size, np.uint64)
                 dfs.add_all(table, larger)
-                table = larger
-            self._look(why)
+                return larger, opened
+        elif self._affords(table.nbytes + 3 * bytes_open):
+            room = _room_for_open(2 * opened.hashes.size)
+            frames.number_all(ck, opened, room)
+            return table, room
+        return table, opened
 
     def _affords(self, nbytes: int) -> bool:
         """May what is known of states take ``nbytes``, with the log?  Else the search is unfinished."""
@@ -307,7 +321,7 @@ class Search:
         return queue[: int(ck[cs.QUEUE_TAIL])], edges[: int(ck[cs.N_EDGES])]
 
     def _find_livelock(self, members: Sequence[int]) -> None:
-        """The states have a cycle: is there one from which no run comes to an end?"""
+        """Perhaps no run from some state comes to an end: see that, and a shortest way there."""
         ck = self.setup.checker
         kept = {word: int(ck[word]) for word in (cs.STATES, cs.TRANSITIONS, cs.ACTIONS)}
         self._start(members)
@@ -370,8 +384,8 @@ class Search:
         if what == cs.LIVELOCK:
             return Violating(what, members, witness, self._path, self._loop, 0)
         start, depth = int(ck[cs.FRAMES]), int(ck[cs.DEPTH])
-        frames = ck[start : start + (depth + 1) * dfs.FRAME_WORDS].reshape(-1, dfs.FRAME_WORDS)
-        path = frames[:, [dfs.FRAME_PROCESS, dfs.FRAME_N]].copy()
+        kept = ck[start : start + (depth + 1) * frames.WORDS].reshape(-1, frames.WORDS)
+        path = kept[:, [frames.PROCESS, frames.N]].copy()
         path[:, 1] -= 1
         path = path[path[:, 1] >= 0]  # in the last state nothing was taken, if it is the end or the beginning
         return Violating(what, members, witness, path, path[:0], int(ck[cs.HASH]))
@@ -424,6 +438,11 @@ class Search:
         self.setup.pod.state[ms.ACTIONS] = len(taken)
         kind, message, more = describe(self.setup.trial, self.found.violation, self.found.witness)
         self.found.kind, self.found.message, self.found.actions = kind, message, np.concatenate([taken, more])
+
+
+def _room_for_open(n: int) -> frames.Opened:
+    """Room for so many open states."""
+    return frames.Opened(np.zeros(2 * n, np.int64), np.zeros(n, np.uint64))
 
 
 def path_to(queue: NDArray[np.int64], state: int) -> NDArray[np.int64]:

@@ -11,8 +11,7 @@ from xccl_emu.base.errors import CapacityError
 from xccl_emu.check.messages import words_of_sites
 from xccl_emu.check.search import limits
 from xccl_emu.check.search.device import checker_state as cs
-from xccl_emu.check.search.device import classify, granules, kept, linked, moves, races, record, run_local
-from xccl_emu.check.search.device.dfs import FRAME_WORDS
+from xccl_emu.check.search.device import classify, frames, granules, kept, linked, moves, races, record, run_local
 from xccl_emu.check.trial import RESULTS_MAX, Expected, Trial
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.driver import begin
@@ -81,7 +80,7 @@ class Setup:
             cs.ON_PATH: cs.ON_PATH_WORDS,
             cs.KEPT: len(self.cores) * int(kept.words_of_core(self.state)),
             cs.RECORD_BASE: _RECORD_WORDS,
-            cs.FRAMES: limits.FRAMES * FRAME_WORDS,
+            cs.FRAMES: limits.FRAMES * frames.WORDS,
             cs.LOG_BASE: limits.LOG_WORDS,
         }
         starts, end = {}, cs.HEADER

@@ -5,7 +5,7 @@ present one and goes on from there; states that wait in line mostly differ from 
 """
 
 from xccl_emu.check.search.device import checker_state as cs
-from xccl_emu.check.search.device import dfs
+from xccl_emu.check.search.device import dfs, frames
 from xccl_emu.check.search.device.linked import transition
 from xccl_emu.check.search.device.run_local import go, n_tried, need_not_happen, over
 from xccl_emu.machine.device.words import jit
@@ -24,7 +24,7 @@ RETURNED = -2
 @jit
 def find_or_add(table, ids, hash_, new):
     """The number of a state by its fingerprint; ``new`` if it was not known, and is now."""
-    one = dfs.as_kept(hash_)
+    one = frames.as_kept(hash_)
     place = dfs.place_of(table, one)
     if table[place] != one:
         table[place], ids[place] = one, new
@@ -56,21 +56,21 @@ def spread_back(edges, ending):
 def _go_to(mem, st, ck, rows, named, queue, state):
     """Bring the machine to a state: back to where its path leaves the present one, then forward."""
     d, at = queue[state, DEPTH_OF], state
-    while d > ck[cs.DEPTH] or ck[ck[cs.FRAMES] + d * dfs.FRAME_WORDS + dfs.FRAME_ID] != at:
-        ck[ck[cs.FRAMES] + d * dfs.FRAME_WORDS + dfs.FRAME_ID] = at  # where the way leads, for when it is gone
+    while d > ck[cs.DEPTH] or ck[ck[cs.FRAMES] + d * frames.WORDS + frames.ID] != at:
+        ck[ck[cs.FRAMES] + d * frames.WORDS + frames.ID] = at  # where the way leads, for when it is gone
         at = queue[at, PARENT]
         d -= 1
-    cs.step_back(mem, st, ck, ck[ck[cs.FRAMES] + d * dfs.FRAME_WORDS + dfs.FRAME_MARK])
-    ck[cs.HASH], ck[cs.DEPTH] = ck[ck[cs.FRAMES] + d * dfs.FRAME_WORDS + dfs.FRAME_HASH], d
+    cs.step_back(mem, st, ck, ck[ck[cs.FRAMES] + d * frames.WORDS + frames.MARK])
+    ck[cs.HASH], ck[cs.DEPTH] = ck[ck[cs.FRAMES] + d * frames.WORDS + frames.HASH], d
     while d < queue[state, DEPTH_OF]:
-        frame = ck[cs.FRAMES] + d * dfs.FRAME_WORDS
-        at = ck[frame + dfs.FRAME_WORDS + dfs.FRAME_ID]
-        ck[frame + dfs.FRAME_PROCESS], ck[frame + dfs.FRAME_N] = queue[at, PROCESS], queue[at, CHOICE] + 1
+        frame = ck[cs.FRAMES] + d * frames.WORDS
+        at = ck[frame + frames.WORDS + frames.ID]
+        ck[frame + frames.PROCESS], ck[frame + frames.N] = queue[at, PROCESS], queue[at, CHOICE] + 1
         transition(mem, st, ck, rows, named, queue[at, PROCESS], queue[at, CHOICE])
         d += 1
         ck[cs.DEPTH] = d
-        dfs.open_frame(ck)
-        ck[frame + dfs.FRAME_WORDS + dfs.FRAME_ID] = at
+        frames.open_frame(ck)
+        ck[frame + frames.WORDS + frames.ID] = at
 
 
 @cs.entry
@@ -99,7 +99,7 @@ def breadth_first(mem, st, ck, rows, named, graph, budget):
         if over(ck):
             return dfs.ENDED
         if not moved:
-            ck[ck[cs.FRAMES] + ck[cs.DEPTH] * dfs.FRAME_WORDS + dfs.FRAME_N] = (
+            ck[ck[cs.FRAMES] + ck[cs.DEPTH] * frames.WORDS + frames.N] = (
                 0  # what need not happen is not on the way here
             )
             dfs.judge_end(mem, st, ck)
@@ -119,14 +119,14 @@ def _add_edge(ck, edges, state, to, process, choice):
 def _expand(mem, st, ck, rows, named, graph, state):
     """Try every transition of the present state; False if there is none that must happen sooner or later."""
     table, ids, queue, edges = graph
-    frame, moved = ck[cs.FRAMES] + ck[cs.DEPTH] * dfs.FRAME_WORDS, False
+    frame, moved = ck[cs.FRAMES] + ck[cs.DEPTH] * frames.WORDS, False
     for process in range(dfs.n_processes(st, ck)):
         for n in range(n_tried(mem, st, ck, named, process)):
             optional = need_not_happen(st, ck, process, n)
             if go(mem, st, ck, rows, named, process, n):
                 moved = moved or not optional & 1
                 ck[cs.TRANSITIONS] += 1
-                ck[frame + dfs.FRAME_PROCESS], ck[frame + dfs.FRAME_N] = process, n + 1
+                ck[frame + frames.PROCESS], ck[frame + frames.N] = process, n + 1
                 if over(ck):
                     return True
                 to = find_or_add(table, ids, cs.unsigned(ck[cs.HASH]), ck[cs.QUEUE_TAIL])
@@ -139,6 +139,6 @@ def _expand(mem, st, ck, rows, named, graph, state):
                     _add_edge(ck, edges, state, to, process, n)
                 elif queue[to, DEPTH_OF] <= ck[cs.DEPTH]:
                     ck[cs.CYCLES] = 1
-                cs.step_back(mem, st, ck, ck[frame + dfs.FRAME_MARK])
-                ck[cs.HASH] = ck[frame + dfs.FRAME_HASH]
+                cs.step_back(mem, st, ck, ck[frame + frames.MARK])
+                ck[cs.HASH] = ck[frame + frames.HASH]
     return moved

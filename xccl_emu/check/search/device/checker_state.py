@@ -82,16 +82,18 @@ entry = compiled(long_loops=False, _nrt=False, no_cfunc_wrapper=True)
     EXPLORED,  # counts the granules of class SYNC
     GUIDED,  # has a bit for each core that has used what a poll has returned that is switched off; bits only come
     SPARED,  # has a bit for each core that need not return (`recovery`); 0 in other searches
-) = range(56)
+    N_OPEN,  # counts the open states (`frames`), depth first; 0 while `CYCLES` is 0
+    LOST,  # is 1 if perhaps no run from a state comes to an end; 0 while `CYCLES` is 0, never 0 again in a part
+) = range(58)
 LESS, MOST = 1, 2
 """In `FULL`: without and with what `fields` does, and transfers that are read early."""
-WITNESS = 56
+WITNESS = 58
 """What a violation is about: two accesses of (core, site, agent, first byte, bytes, writes?).
 
 At `LIMIT_SPIN` it holds the core, how many sites of its loop are kept, and these.  Without either nobody reads it."""
-HANDLES = 68
+HANDLES = 70
 """Addresses of functions (`linked`), and of the two in whose place others are where a search is watched (`watch`)."""
-ASIDE, ASIDE_WORDS, ASIDE_MAX = 76, 13, 8
+ASIDE, ASIDE_WORDS, ASIDE_MAX = 78, 13, 8
 """Violations that are set aside, because no schedule shows them: what, and the words of `WITNESS`, each."""
 GIVES_UP, GIVES_UP_MAX = ASIDE + ASIDE_WORDS * ASIDE_MAX, 8
 """How many codes of `fail` end a run without blame (`Trial.gives_up`), then these codes."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 from xccl_emu.check.search.device import checker_state as cs
-from xccl_emu.check.search.device import run_local
+from xccl_emu.check.search.device import frames, run_local
 from xccl_emu.check.search.device.clocks import block_of, core_of, forget_all
 from xccl_emu.check.search.device.granules import freeze
 from xccl_emu.check.search.device.kept import touch_core
@@ -101,10 +101,6 @@ def _written(mem, st, entry):
 # ---- the search
 
 
-FRAME_PROCESS, FRAME_N, FRAME_MARK, FRAME_HASH, FRAME_ANY, FRAME_AHEAD, FRAME_CHOICES = range(7)
-FRAME_ID = FRAME_ANY  # breadth first: the number of the state
-FRAME_WORDS = 7
-
 ENDED, PAUSED, TABLE_FULL = range(3)
 
 
@@ -119,15 +115,9 @@ def place_of(table, one):
 
 
 @jit
-def as_kept(hash_):
-    """A fingerprint as the hash set has it: 0 is a free place."""
-    return hash_ if hash_ != 0 else np.uint64(1)
-
-
-@jit
 def add_to(table, hash_):
     """Add a fingerprint to the hash set; False if it is there already."""
-    one = as_kept(hash_)
+    one = frames.as_kept(hash_)
     place = place_of(table, one)
     if table[place] == one:
         return False
@@ -138,7 +128,7 @@ def add_to(table, hash_):
 @jit
 def _is_in(table, hash_):
     """Return whether a fingerprint is in the hash set."""
-    one = as_kept(hash_)
+    one = frames.as_kept(hash_)
     return table[place_of(table, one)] == one
 
 
@@ -166,23 +156,7 @@ def begin(mem, st, ck, rows, named):
     if not ck[cs.LIMIT] and not ck[cs.RESTART]:
         find_race(mem, st, ck, rows, named, everyone)
     ck[cs.DEPTH] = 0
-    open_frame(ck)
-
-
-@jit
-def _count(ck, change):
-    ck[ck[cs.ON_PATH] + (ck[cs.HASH] & cs.ON_PATH_WORDS - 1)] += change
-
-
-@jit
-def open_frame(ck):
-    frame = ck[cs.FRAMES] + ck[cs.DEPTH] * FRAME_WORDS
-    if frame + 2 * FRAME_WORDS > ck[cs.FRAMES_END]:
-        ck[cs.LIMIT] = cs.LIMIT_DEPTH
-        return
-    ck[frame + FRAME_PROCESS], ck[frame + FRAME_N], ck[frame + FRAME_ANY], ck[frame + FRAME_CHOICES] = -1, 0, 0, 0
-    ck[frame + FRAME_MARK], ck[frame + FRAME_HASH] = ck[cs.LOG], ck[cs.HASH]
-    _count(ck, 1)
+    frames.open_frame(ck)
 
 
 @jit
@@ -192,35 +166,36 @@ def n_processes(st, ck):
 
 
 @cs.entry
-def depth_first(mem, st, ck, rows, named, table, budget):
-    """Go on with a search for some transitions; `ENDED`, `PAUSED`, or `TABLE_FULL` when the hash set must grow."""
+def depth_first(mem, st, ck, rows, named, known, budget):
+    """Go on with a search for some transitions; `ENDED`, `PAUSED`, or `TABLE_FULL` when what it is given must grow.
+
+    ``known`` is the hash set of all states, and those that are open (`frames.Opened`).
+    """
+    table, opened = known
     taken = 0
     while ck[cs.DEPTH] >= 0 and not run_local.over(ck):
-        frame = ck[cs.FRAMES] + ck[cs.DEPTH] * FRAME_WORDS
-        process, n = ck[frame + FRAME_PROCESS], ck[frame + FRAME_N]
-        if n >= ck[frame + FRAME_CHOICES]:
+        frame = ck[cs.FRAMES] + ck[cs.DEPTH] * frames.WORDS
+        process, n = ck[frame + frames.PROCESS], ck[frame + frames.N]
+        if n >= ck[frame + frames.CHOICES]:
             if _next_process(mem, st, ck, named, frame):
                 continue
-            if not ck[frame + FRAME_ANY]:
-                judge_end(mem, st, ck)
-                if ck[cs.VIOLATION]:
-                    return ENDED
-            _back(mem, st, ck)
+            if not _back(mem, st, ck, opened, frame):
+                return ENDED
             continue
         if taken >= budget or ck[cs.STATES] > ck[cs.STATES_MAX]:
             return PAUSED
-        if 2 * ck[cs.STATES] >= table.size:
+        if 2 * ck[cs.STATES] >= table.size or frames.are_many(ck, opened):
             return TABLE_FULL
-        passed = _pass_known(mem, st, ck, table, frame)
+        passed = _pass_known(mem, st, ck, known, frame)
         if passed:
             taken += passed
             continue
-        ck[frame + FRAME_N] = n + 1
+        ck[frame + frames.N] = n + 1
         optional = run_local.need_not_happen(st, ck, process, n) & 1
         if not transition(mem, st, ck, rows, named, process, n):
             continue
         taken += 1
-        ck[frame + FRAME_ANY] |= 1 - optional
+        ck[frame + frames.ANY] |= 1 - optional
         ck[cs.TRANSITIONS] += 1
         new = not run_local.over(ck) and add_to(table, cs.unsigned(ck[cs.HASH]))
         if new or ck[cs.VIOLATION]:
@@ -230,72 +205,68 @@ def depth_first(mem, st, ck, rows, named, table, budget):
         if new:
             ck[cs.STATES] += 1
             ck[cs.DEPTH] += 1
-            open_frame(ck)
+            frames.open_frame(ck)
+            frames.enter(ck, opened)
         else:
-            _note_cycle(ck, ck[cs.HASH])
-            cs.step_back(mem, st, ck, ck[frame + FRAME_MARK])
-            ck[cs.HASH] = ck[frame + FRAME_HASH]
+            frames.meet(st, ck, opened, frame, ck[cs.HASH])
+            cs.step_back(mem, st, ck, ck[frame + frames.MARK])
+            ck[cs.HASH] = ck[frame + frames.HASH]
     return ENDED
 
 
 @jit
 def _next_process(mem, st, ck, named, frame):
     """Go on to the next process of a state that has a choice; False if there is none."""
-    process, last, choices = ck[frame + FRAME_PROCESS] + 1, n_processes(st, ck), 0
+    process, last, choices = ck[frame + frames.PROCESS] + 1, n_processes(st, ck), 0
     while process < last and choices == 0:
         choices = run_local.n_tried(mem, st, ck, named, process)
         process += 1
-    ck[frame + FRAME_PROCESS], ck[frame + FRAME_N], ck[frame + FRAME_CHOICES] = process - 1, 0, choices
+    ck[frame + frames.PROCESS], ck[frame + frames.N], ck[frame + frames.CHOICES] = process - 1, 0, choices
     return choices != 0
 
 
 @jit
-def _pass_known(mem, st, ck, table, frame):
+def _pass_known(mem, st, ck, known, frame):
     """Go past deliveries, from the frame's choice on, that lead to known states; returns how many choices these are."""
-    first, process = ck[frame + FRAME_N], ck[frame + FRAME_PROCESS]
+    table, opened = known
+    first, process = ck[frame + frames.N], ck[frame + frames.PROCESS]
     if process < ck[cs.N] * run_local.PER_CORE or ck[cs.JOINING] or ck[cs.RECORDING]:
         return 0
     die = ck[ck[cs.DIES] + process - ck[cs.N] * run_local.PER_CORE]
     if first == 0:
-        ck[frame + FRAME_AHEAD] = foresee(mem, st, ck, die)
+        ck[frame + frames.AHEAD] = foresee(mem, st, ck, die)
         if ck[cs.LIMIT]:  # the log is full, and nothing was foreseen
             return 0
-        ck[frame + FRAME_MARK] = ck[cs.LOG]
-    n, end, ahead = first, ck[frame + FRAME_CHOICES], ck[frame + FRAME_AHEAD]
+        ck[frame + frames.MARK] = ck[cs.LOG]
+    n, end, ahead = first, ck[frame + frames.CHOICES], ck[frame + frames.AHEAD]
     for k in range(n, end):
         prefetch(table, ck[ahead + 2 * k + 1] & table.size - 1)
     while n < end and ck[ahead + 2 * n] != FOLLOWED:
         if ck[ahead + 2 * n] == ALONE:
             if not _is_in(table, cs.unsigned(ck[ahead + 2 * n + 1])):
                 break
-            ck[frame + FRAME_ANY] = 1
+            ck[frame + frames.ANY] = 1
             ck[cs.TRANSITIONS] += 1
             ck[cs.ACTIONS] += 1
-            _note_cycle(ck, ck[ahead + 2 * n + 1])
+            frames.meet(st, ck, opened, frame, ck[ahead + 2 * n + 1])
         n += 1
-    ck[frame + FRAME_N] = n
+    ck[frame + frames.N] = n
     return n - first
 
 
 @jit
-def _note_cycle(ck, hash_):
-    """Return whether a known state is on the path to the present one, or is it: then the states have a cycle."""
-    if ck[cs.CYCLES] or ck[ck[cs.ON_PATH] + (hash_ & cs.ON_PATH_WORDS - 1)] == 0:
-        return
-    for d in range(ck[cs.DEPTH] + 1):
-        if ck[ck[cs.FRAMES] + d * FRAME_WORDS + FRAME_HASH] == hash_:
-            ck[cs.CYCLES] = 1
-
-
-@jit
-def _back(mem, st, ck):
-    """Leave a state that is done with."""
-    _count(ck, -1)
-    ck[cs.DEPTH] -= 1
+def _back(mem, st, ck, opened, frame):
+    """Leave a state that is done with, and judge it if it is an end; False if that is wrong."""
+    if not ck[frame + frames.ANY]:
+        judge_end(mem, st, ck)
+    if ck[cs.VIOLATION]:
+        return False
+    frames.leave(ck, opened, frame, not ck[frame + frames.ANY] or any_gives_up(st, ck, 0))
     if ck[cs.DEPTH] >= 0:
-        frame = ck[cs.FRAMES] + ck[cs.DEPTH] * FRAME_WORDS
-        cs.step_back(mem, st, ck, ck[frame + FRAME_MARK])
-        ck[cs.HASH] = ck[frame + FRAME_HASH]
+        before = frame - frames.WORDS
+        cs.step_back(mem, st, ck, ck[before + frames.MARK])
+        ck[cs.HASH] = ck[before + frames.HASH]
+    return True
 
 
 @call
