@@ -14,7 +14,7 @@ Graph = list[list[int]]
 
 
 class Path:
-    """The search of a graph by what keeps its frames; the fingerprint of a state is its number times 64, so they meet."""
+    """The search of a graph by what keeps its frames; fingerprints are such that they meet in hash tables."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph

@@ -12,7 +12,7 @@ from xccl_emu.base.errors import ReplayError
 from xccl_emu.check.certify import certify
 from xccl_emu.check.sampling.sample import replay
 from xccl_emu.check.search import livelock
-from xccl_emu.check.search.device import bfs
+from xccl_emu.check.search.device import edge
 from xccl_emu.check.shrink import with_violation
 from xccl_emu.check.verdict import LIVELOCK, VIOLATION, Verdict, Violation
 from xccl_emu.check.witness.exported import mermaid
@@ -144,7 +144,7 @@ def test_a_livelock_is_shown_as_its_replay_tells_it_and_certified() -> None:
 def test_what_comes_to_an_end_is_what_walks_back_from_the_ends_find(n: int, pairs: list[tuple[int, int]]) -> None:
     """Transitions may come in any order: the same states as by going back from each end, state by state."""
     pairs = [(one % n, other % n if other >= 0 else other) for one, other in pairs]
-    edges = np.array([(*pair, 0, 0) for pair in pairs], np.int64).reshape(-1, bfs.EDGE_WORDS)
+    edges = np.array([(*pair, 0, 0) for pair in pairs], np.int64).reshape(-1, edge.WORDS)
     ending = {one for one, other in pairs if other < 0}
     for _ in range(n):
         ending |= {one for one, other in pairs if other in ending}

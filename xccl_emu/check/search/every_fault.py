@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from xccl_emu.check.faults import Fault
 from xccl_emu.check.messages import too_long
 from xccl_emu.check.search import livelock, recovery
-from xccl_emu.check.search.device import bfs
+from xccl_emu.check.search.device import edge
 from xccl_emu.check.search.device import faulty_runs as device
 from xccl_emu.check.search.exhaustive import bytes_for_states, too_many_bytes
 from xccl_emu.check.trial import Trial
@@ -170,13 +170,13 @@ class FaultySearch:
 
 def _after_fault(n: int, edges: livelock.Edges) -> int:
     """The longest way from where something has broken to an end (`recovery.longest`)."""
-    broken, inner = np.zeros(n, bool), edges[edges[:, bfs.TO] >= 0]
-    begins = inner[inner[:, bfs.EDGE_PROCESS] < 0, bfs.TO]
+    broken, inner = np.zeros(n, bool), edges[edges[:, edge.TO] >= 0]
+    begins = inner[inner[:, edge.PROCESS] < 0, edge.TO]
     ahead = begins
     while len(ahead):
         broken[ahead] = True
-        ahead = inner[broken[inner[:, bfs.FROM]] & ~broken[inner[:, bfs.TO]], bfs.TO]
-    return recovery.longest(n, edges[broken[edges[:, bfs.FROM]]], begins)
+        ahead = inner[broken[inner[:, edge.FROM]] & ~broken[inner[:, edge.TO]], edge.TO]
+    return recovery.longest(n, edges[broken[edges[:, edge.FROM]]], begins)
 
 
 def _codes(trial: Trial) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -12,7 +12,7 @@ from xccl_emu.check.device.accesses import NAMED, TAKEN
 from xccl_emu.check.messages import too_long
 from xccl_emu.check.search import limits, livelock
 from xccl_emu.check.search.describe import describe, spinning
-from xccl_emu.check.search.device import bfs, dfs, frames
+from xccl_emu.check.search.device import bfs, dfs, edge, frames
 from xccl_emu.check.search.device import checker_state as cs
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.machine import driver
@@ -38,7 +38,7 @@ BY_CLOCKS = (cs.RACE_INSIDE, cs.SET_TWICE)
 """Violations inside of a core that what other cores answer may rule out."""
 
 Graph = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""How each state was reached, [states, `bfs.QUEUE_WORDS`], and the transitions, [n, `bfs.EDGE_WORDS`]."""
+"""How each state was reached, [states, `bfs.QUEUE_WORDS`], and the transitions, [n, `edge.WORDS`]."""
 
 
 _WORDS = {
@@ -239,7 +239,7 @@ class Search:
             self._depth_first()
             self.found.cycles |= bool(ck[cs.CYCLES])
             if ck[cs.LOST] and not (ck[cs.VIOLATION] or ck[cs.LIMIT] or ck[cs.RESTART] or self.found.reason):
-                self._find_livelock(members)
+                self._judge_livelock(*self._again_breadth_first(members))
         self.found.states += int(ck[cs.STATES])
         self.found.transitions += int(ck[cs.TRANSITIONS])
         self.found.actions_taken += int(ck[cs.ACTIONS])
@@ -263,28 +263,41 @@ class Search:
         return self.max_states if self._draw is None else min(BESIDE_STATES, self.max_states)
 
     def _depth_first(self) -> None:
-        table, opened, why = self._fingerprints(1 << 10), _room_for_open(1 << 9), dfs.PAUSED
-        while why != dfs.ENDED and not self.found.reason:
-            why = dfs.depth_first(*self._args, (table, opened), self._slice)
-            if why == dfs.TABLE_FULL:
-                table, opened = self._grown(table, opened)
-            self._look(why)
+        none = np.zeros(0, np.int64)
+        self._go_deep(dfs.Known(self._fingerprints(1 << 10), _room_for_open(1 << 9), none, none.reshape(0, edge.WORDS)))
 
-    def _grown(
-        self, table: NDArray[np.uint64], opened: frames.Opened
-    ) -> tuple[NDArray[np.uint64], frames.Opened]:
-        """Twice the room for what is full, all states or those that are open, where memory affords it."""
-        ck, bytes_open = self.setup.checker, sum(array.nbytes for array in opened)
-        if 2 * ck[cs.STATES] >= table.size:
-            if self._affords(3 * table.nbytes + bytes_open):
-                larger = np.zeros(2 * table.size, np.uint64)
-                dfs.add_all(table, larger)
-                return larger, opened
-        elif self._affords(table.nbytes + 3 * bytes_open):
-            room = _room_for_open(2 * opened.hashes.size)
-            frames.number_all(ck, opened, room)
-            return table, room
-        return table, opened
+    def _all_transitions(self) -> NDArray[np.int64]:
+        """Search depth first; returns the transitions of all states, but those that spared cores make."""
+        table, edges = self._fingerprints(1 << 13), np.zeros((1 << 13, edge.WORDS), np.int64)
+        known = self._go_deep(dfs.Known(table, _room_for_open(1 << 9), np.zeros(table.size, np.int64), edges))
+        return known.edges[: int(self.setup.checker[cs.N_EDGES])]
+
+    def _go_deep(self, known: dfs.Known) -> dfs.Known:
+        """Search depth first to the end, or to a limit; returns what is known then."""
+        why, self.setup.checker[cs.N_EDGES] = dfs.PAUSED, 0
+        while why != dfs.ENDED and not self.found.reason:
+            why = dfs.depth_first(*self._args, known, self._slice)
+            known = self._grown(known) if why == dfs.TABLE_FULL else known
+            self._look(why)
+        return known
+
+    def _grown(self, known: dfs.Known) -> dfs.Known:
+        """Twice the room for what is full, as far as memory affords it."""
+        ck, states = self.setup.checker, known.table.nbytes + known.ids.nbytes
+        opened, edges = sum(array.nbytes for array in known.opened), known.edges.nbytes
+        if 2 * ck[cs.STATES] >= known.table.size:
+            if self._affords(3 * states + opened + edges):
+                table, ids = np.zeros(2 * known.table.size, np.uint64), np.zeros(2 * known.ids.size, np.int64)
+                dfs.move_all(known.table, known.ids, table, ids)
+                return known._replace(table=table, ids=ids)
+        elif frames.are_many(ck, known.opened):
+            if self._affords(states + 3 * opened + edges):
+                room = _room_for_open(2 * known.opened.hashes.size)
+                frames.number_all(ck, known.opened, room)
+                return known._replace(opened=room)
+        elif self._affords(states + opened + 3 * edges):
+            return known._replace(edges=np.concatenate([known.edges, np.zeros_like(known.edges)]))
+        return known
 
     def _affords(self, nbytes: int) -> bool:
         """May what is known of states take ``nbytes``, with the log?  Else the search is unfinished."""
@@ -304,36 +317,37 @@ class Search:
         """Search breadth first; returns how each state was reached, and all transitions."""
         ck, size, why = self.setup.checker, 1 << 15, dfs.PAUSED
         table, ids = self._fingerprints(size), np.zeros(size, np.int64)
-        queue, edges = np.zeros((size // 2, bfs.QUEUE_WORDS), np.int64), np.zeros((size, bfs.EDGE_WORDS), np.int64)
+        queue, edges = np.zeros((size // 2, bfs.QUEUE_WORDS), np.int64), np.zeros((size, edge.WORDS), np.int64)
         ck[cs.QUEUE_HEAD], ck[cs.QUEUE_TAIL], ck[cs.N_EDGES] = 0, 1, 0
         while why != dfs.ENDED and not self.found.reason:
             why = bfs.breadth_first(*self._args, (table, ids, queue, edges), self._slice)
             of_states = table.nbytes + ids.nbytes + queue.nbytes
-            if why == dfs.TABLE_FULL and ck[cs.N_EDGES] + bfs.ROOM > len(edges):
+            if why == dfs.TABLE_FULL and ck[cs.N_EDGES] + edge.ROOM > len(edges):
                 if self._affords(of_states + 3 * edges.nbytes):
                     edges = np.concatenate([edges, np.zeros_like(edges)])
             elif why == dfs.TABLE_FULL and self._affords(3 * of_states + edges.nbytes):
                 old, old_ids = table, ids
                 table, ids = np.zeros(2 * old.size, np.uint64), np.zeros(2 * old.size, np.int64)
-                bfs.move_all(old, old_ids, table, ids)
+                dfs.move_all(old, old_ids, table, ids)
                 queue = np.concatenate([queue, np.zeros_like(queue)])
             self._look(why)
         return queue[: int(ck[cs.QUEUE_TAIL])], edges[: int(ck[cs.N_EDGES])]
 
-    def _find_livelock(self, members: Sequence[int]) -> None:
-        """Perhaps no run from some state comes to an end: see that, and a shortest way there."""
+    def _again_breadth_first(self, members: Sequence[int]) -> "Graph":
+        """The part once more, breadth first: for what is nearest to its start.  Counts are as they were."""
         ck = self.setup.checker
         kept = {word: int(ck[word]) for word in (cs.STATES, cs.TRANSITIONS, cs.ACTIONS)}
         self._start(members)
-        self._judge_livelock(*self._breadth_first())
+        graph = self._breadth_first()
         for word, value in kept.items():
             ck[word] = value
+        return graph
 
     def _judge_livelock(self, queue: NDArray[np.int64], edges: NDArray[np.int64]) -> None:
         """If some state has no way to an end: the shortest path to such states that never leave each other again."""
         ck, depth = self.setup.checker, queue[:, bfs.DEPTH_OF]
         self.found.cycles |= bool(ck[cs.CYCLES])
-        self.found.cycles |= bool((depth[edges[:, bfs.TO]] <= depth[edges[:, bfs.FROM]]).any())
+        self.found.cycles |= bool((depth[edges[:, edge.TO]] <= depth[edges[:, edge.FROM]]).any())
         if self.found.reason or ck[cs.LIMIT] or ck[cs.VIOLATION] or ck[cs.RESTART]:
             return
         ending = livelock.reaches_end(len(queue), edges)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from xccl_emu.check.device import fault_codes
 from xccl_emu.check.faults import encode
 from xccl_emu.check.search import exhaustive, livelock
-from xccl_emu.check.search.device import bfs, dfs
 from xccl_emu.check.search.device import checker_state as cs
+from xccl_emu.check.search.device import dfs, edge
 from xccl_emu.check.search.device.run_local import PER_CORE
 from xccl_emu.check.search.setup import Setup
 
@@ -35,13 +35,21 @@ class WithoutDie(exhaustive.Search):
         self._stopped = {i for i, core in enumerate(setup.cores) if core // per_die == die}
         setup.explore_writes(sum(1 << i for i in self._stopped))
 
+    def _start(self, members: Sequence[int]) -> None:
+        super()._start(members)
+        self.setup.checker[cs.SPARED] = self.setup.explored
+
     def _search(self, members: Sequence[int]) -> exhaustive.Violating | None:
         ck = self.setup.checker
         self._start(members)
-        ck[cs.SPARED] = self.setup.explored
-        queue, edges = self._breadth_first()
+        found = self._judge(members, self._all_transitions())
         self.found.states += int(ck[cs.STATES])
         self.found.transitions += int(ck[cs.TRANSITIONS])
+        return found
+
+    def _judge(self, members: Sequence[int], edges: livelock.Edges) -> exhaustive.Violating | None:
+        """From where others do not all return, if this search has come to its end."""
+        ck = self.setup.checker
         if ck[cs.RESTART] or self.found.reason:
             return None
         if ck[cs.VIOLATION] in exhaustive.BY_CLOCKS and not ck[cs.JOINING]:
@@ -49,32 +57,41 @@ class WithoutDie(exhaustive.Search):
         if ck[cs.VIOLATION] or ck[cs.LIMIT] or ck[cs.DOUBT]:
             self.found.reason = _DIFFERS if ck[cs.VIOLATION] else self._limit()
             return None
-        return self._judge(members, queue, edges)
+        if self._stopped.isdisjoint(members):
+            return None
+        n, goes_on = int(ck[cs.STATES]), self._by_others(members, edges)
+        self.steps = _longer(self.steps, longest(n, goes_on))
+        goes_on = goes_on[~self._delivers(members, goes_on)]
+        return None if livelock.reaches_end(n, goes_on).all() else self._nearest(members)
 
-    def _judge(
-        self, members: Sequence[int], queue: NDArray[np.int64], edges: NDArray[np.int64]
-    ) -> exhaustive.Violating | None:
+    def _nearest(self, members: Sequence[int]) -> exhaustive.Violating | None:
         """The state nearest to the start from which others do not all return, and a loop if they go on."""
-        process = edges[:, bfs.EDGE_PROCESS]
-        by_cores = np.isin(process // PER_CORE, [m for m, i in enumerate(members) if i in self._stopped])
-        dies = sorted({self.setup.cores[i] // self.setup.pod.spec.cores_per_die for i in members})
-        if self.die not in dies:
+        queue, edges = self._again_breadth_first(members)
+        if self.found.reason:
             return None
-        delivers = process == len(members) * PER_CORE + dies.index(self.die)
-        returned = process == bfs.RETURNED
-        left = edges[~by_cores & (edges[:, bfs.TO] >= 0) | returned]
-        self.steps = _longer(self.steps, longest(len(queue), left))
-        left = left[~delivers[~by_cores & (edges[:, bfs.TO] >= 0) | returned]]
+        left = self._by_others(members, edges)
+        left = left[~self._delivers(members, left)]
         ending = livelock.reaches_end(len(queue), left)
-        if ending.all():
-            return None
         lost = np.flatnonzero(~ending)
-        stuck = np.setdiff1d(lost, left[:, bfs.FROM])
+        stuck = np.setdiff1d(lost, left[:, edge.FROM])
         what, state, loop = cs.DEADLOCK, int(stuck[0]) if len(stuck) else 0, np.zeros((0, 2), np.int64)
         if not len(stuck):
             what, (state, loop) = cs.LIVELOCK, livelock.fair_loop(left, ending)
         witness = np.zeros(0, np.int64)
         return exhaustive.Violating(what, members, witness, exhaustive.path_to(queue, state), loop, 0)
+
+    def _by_others(self, members: Sequence[int], edges: livelock.Edges) -> livelock.Edges:
+        """Transitions of other cores and of all dies, and the ends in which these cores have returned."""
+        process: NDArray[np.int64] = edges[:, edge.PROCESS]
+        spared = np.isin(process // PER_CORE, [m for m, i in enumerate(members) if i in self._stopped])
+        left: livelock.Edges = edges[~spared & (edges[:, edge.TO] >= 0) | (process == edge.RETURNED)]
+        return left
+
+    def _delivers(self, members: Sequence[int], edges: livelock.Edges) -> NDArray[np.bool_]:
+        """Which transitions make a write of the die visible."""
+        dies = sorted({self.setup.cores[i] // self.setup.pod.spec.cores_per_die for i in members})
+        by_it: NDArray[np.bool_] = edges[:, edge.PROCESS] == len(members) * PER_CORE + dies.index(self.die)
+        return by_it
 
     def _retrace(self, violation: exhaustive.Violating) -> None:
         """Write down the actions on the way, then the stop, then the actions of the loop."""
@@ -105,8 +122,8 @@ def longest(n: int, edges: NDArray[np.int64], begins: NDArray[np.int64] | None =
 
     An end is a row whose ``TO`` is negative, and what lies after it is not counted.  `FOR_EVER` if there is a cycle.
     """
-    ended = np.unique(edges[edges[:, bfs.TO] < 0, bfs.FROM])
-    inner = edges[edges[:, bfs.TO] >= 0][:, [bfs.FROM, bfs.TO]]
+    ended = np.unique(edges[edges[:, edge.TO] < 0, edge.FROM])
+    inner = edges[edges[:, edge.TO] >= 0][:, [edge.FROM, edge.TO]]
     inner = inner[~np.isin(inner[:, 0], ended)]
     inner = inner[np.argsort(inner[:, 1], kind="stable")]
     first = np.searchsorted(inner[:, 1], np.arange(n + 1))

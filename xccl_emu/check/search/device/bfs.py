@@ -5,20 +5,13 @@ present one and goes on from there; states that wait in line mostly differ from 
 """
 
 from xccl_emu.check.search.device import checker_state as cs
-from xccl_emu.check.search.device import dfs, frames
+from xccl_emu.check.search.device import dfs, edge, frames
 from xccl_emu.check.search.device.linked import transition
 from xccl_emu.check.search.device.run_local import go, n_tried, need_not_happen, over
 from xccl_emu.machine.device.words import jit
 
 PARENT, PROCESS, CHOICE, DEPTH_OF = range(4)
 QUEUE_WORDS = 4
-
-FROM, TO, EDGE_PROCESS, EDGE_CHOICE = range(4)
-EDGE_WORDS = 4
-ROOM = 4096
-"""Room for this many states and transitions, at least, before one is expanded."""
-RETURNED = -2
-"""As the process of an edge: in this state all cores are done but those that are spared (`SPARED`)."""
 
 
 @jit
@@ -29,27 +22,6 @@ def find_or_add(table, ids, hash_, new):
     if table[place] != one:
         table[place], ids[place] = one, new
     return ids[place]
-
-
-@cs.entry
-def move_all(table, ids, larger, larger_ids):
-    """Copy a hash table into a larger one."""
-    for i in range(table.size):
-        if table[i] != 0:
-            find_or_add(larger, larger_ids, table[i], ids[i])
-
-
-@cs.entry
-def spread_back(edges, ending):
-    """Mark in ``ending`` the states that come to an end, by ``edges`` from the last to the first; was any new?
-
-    States are expanded in the order in which they were reached, so few transitions lead back, and few rounds do.
-    """
-    new = False
-    for e in range(edges.shape[0] - 1, -1, -1):
-        if not ending[edges[e, FROM]] and (edges[e, TO] < 0 or ending[edges[e, TO]]):
-            ending[edges[e, FROM]] = new = True
-    return new
 
 
 @jit
@@ -79,22 +51,18 @@ def breadth_first(mem, st, ck, rows, named, graph, budget):
 
     ``graph`` is a hash table, the numbers of the states that it holds, queue (half as long as these) and edges:
     ``queue`` [states, 4] holds parent, process, choice and depth of each state; ``edges`` [n, 4] takes transitions as
-    (from, to, process, choice); (state, -1, -1, -1) is an end, (state, -1, `RETURNED`, -1) one but for who is spared.
+    (from, to, process, choice).
     """
     _, _, queue, edges = graph
     taken = 0
     while ck[cs.QUEUE_HEAD] < ck[cs.QUEUE_TAIL] and not over(ck):
         if taken >= budget or ck[cs.STATES] > ck[cs.STATES_MAX]:
             return dfs.PAUSED
-        if ck[cs.QUEUE_TAIL] + ROOM > queue.shape[0] or ck[cs.N_EDGES] + ROOM > edges.shape[0]:
+        if ck[cs.QUEUE_TAIL] + edge.ROOM > queue.shape[0] or ck[cs.N_EDGES] + edge.ROOM > edges.shape[0]:
             return dfs.TABLE_FULL
         state = ck[cs.QUEUE_HEAD]
         _go_to(mem, st, ck, rows, named, queue, state)
         taken += 1
-        if ck[cs.SPARED] and dfs.all_done(st, ck, ck[cs.SPARED]):
-            _add_edge(ck, edges, state, -1, RETURNED, -1)
-        if dfs.any_gives_up(st, ck, ck[cs.SPARED]):
-            _add_edge(ck, edges, state, -1, RETURNED if ck[cs.SPARED] else -1, -1)
         moved = _expand(mem, st, ck, rows, named, graph, state)
         if over(ck):
             return dfs.ENDED
@@ -103,16 +71,9 @@ def breadth_first(mem, st, ck, rows, named, graph, budget):
                 0  # what need not happen is not on the way here
             )
             dfs.judge_end(mem, st, ck)
-            _add_edge(ck, edges, state, -1, -1, -1)
+        dfs.keep_ends(st, ck, edges, state, moved)
         ck[cs.QUEUE_HEAD] += 1
     return dfs.ENDED
-
-
-@jit
-def _add_edge(ck, edges, state, to, process, choice):
-    n = ck[cs.N_EDGES]
-    edges[n, FROM], edges[n, TO], edges[n, EDGE_PROCESS], edges[n, EDGE_CHOICE] = state, to, process, choice
-    ck[cs.N_EDGES] = n + 1
 
 
 @jit
@@ -136,7 +97,7 @@ def _expand(mem, st, ck, rows, named, graph, state):
                     ck[cs.QUEUE_TAIL] += 1
                     ck[cs.STATES] += 1
                 if not optional:  # a run that waits for such a transition may wait for ever
-                    _add_edge(ck, edges, state, to, process, n)
+                    edge.add(ck, edges, state, to, process, n)
                 elif queue[to, DEPTH_OF] <= ck[cs.DEPTH]:
                     ck[cs.CYCLES] = 1
                 cs.step_back(mem, st, ck, ck[frame + frames.MARK])

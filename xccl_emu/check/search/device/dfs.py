@@ -1,9 +1,12 @@
 """The search itself: depth first over all states, each once; and random walks of the same moves."""
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from xccl_emu.check.search.device import checker_state as cs
-from xccl_emu.check.search.device import frames, run_local
+from xccl_emu.check.search.device import edge, frames, run_local
 from xccl_emu.check.search.device.clocks import block_of, core_of, forget_all
 from xccl_emu.check.search.device.granules import freeze
 from xccl_emu.check.search.device.kept import touch_core
@@ -104,6 +107,18 @@ def _written(mem, st, entry):
 ENDED, PAUSED, TABLE_FULL = range(3)
 
 
+class Known(NamedTuple):
+    """What a search knows of states; the last two are empty where no transitions are kept."""
+
+    table: NDArray[np.uint64]
+    """The hash set of their fingerprints."""
+    opened: frames.Opened
+    ids: NDArray[np.int64]
+    """The number of each state, in its place of the table."""
+    edges: NDArray[np.int64]
+    """Transitions, [n, `edge.WORDS`]; those of cores that are spared are left out."""
+
+
 @jit
 def place_of(table, one):
     """Return the place of a fingerprint in the hash set, or the free place where it would be (open addressing)."""
@@ -115,29 +130,10 @@ def place_of(table, one):
 
 
 @jit
-def add_to(table, hash_):
-    """Add a fingerprint to the hash set; False if it is there already."""
-    one = frames.as_kept(hash_)
-    place = place_of(table, one)
-    if table[place] == one:
-        return False
-    table[place] = one
-    return True
-
-
-@jit
 def _is_in(table, hash_):
     """Return whether a fingerprint is in the hash set."""
     one = frames.as_kept(hash_)
     return table[place_of(table, one)] == one
-
-
-@cs.entry
-def add_all(table, larger):
-    """Copy a hash set into a larger one."""
-    for i in range(table.size):
-        if table[i] != 0:
-            add_to(larger, table[i])
 
 
 @cs.entry
@@ -167,11 +163,7 @@ def n_processes(st, ck):
 
 @cs.entry
 def depth_first(mem, st, ck, rows, named, known, budget):
-    """Go on with a search for some transitions; `ENDED`, `PAUSED`, or `TABLE_FULL` when what it is given must grow.
-
-    ``known`` is the hash set of all states, and those that are open (`frames.Opened`).
-    """
-    table, opened = known
+    """Go on with a search for some transitions; `ENDED`, `PAUSED`, or `TABLE_FULL` when ``known`` must grow."""
     taken = 0
     while ck[cs.DEPTH] >= 0 and not run_local.over(ck):
         frame = ck[cs.FRAMES] + ck[cs.DEPTH] * frames.WORDS
@@ -179,39 +171,94 @@ def depth_first(mem, st, ck, rows, named, known, budget):
         if n >= ck[frame + frames.CHOICES]:
             if _next_process(mem, st, ck, named, frame):
                 continue
-            if not _back(mem, st, ck, opened, frame):
+            if not _back(mem, st, ck, known, frame):
                 return ENDED
             continue
         if taken >= budget or ck[cs.STATES] > ck[cs.STATES_MAX]:
             return PAUSED
-        if 2 * ck[cs.STATES] >= table.size or frames.are_many(ck, opened):
+        if is_full(ck, known):
             return TABLE_FULL
         passed = _pass_known(mem, st, ck, known, frame)
         if passed:
             taken += passed
             continue
         ck[frame + frames.N] = n + 1
-        optional = run_local.need_not_happen(st, ck, process, n) & 1
+        optional = run_local.need_not_happen(st, ck, process, n)
         if not transition(mem, st, ck, rows, named, process, n):
             continue
         taken += 1
-        ck[frame + frames.ANY] |= 1 - optional
+        ck[frame + frames.ANY] |= 1 - (optional & 1)
         ck[cs.TRANSITIONS] += 1
-        new = not run_local.over(ck) and add_to(table, cs.unsigned(ck[cs.HASH]))
+        new = not run_local.over(ck) and _add(ck, known)
         if new or ck[cs.VIOLATION]:
             run_local.find_races(mem, st, ck, rows, named)
         if run_local.over(ck):
             return ENDED
+        if not optional:
+            _keep(ck, known, frame, n, ck[cs.HASH])
         if new:
-            ck[cs.STATES] += 1
             ck[cs.DEPTH] += 1
             frames.open_frame(ck)
-            frames.enter(ck, opened)
+            frames.enter(ck, known.opened)
         else:
-            frames.meet(st, ck, opened, frame, ck[cs.HASH])
+            frames.meet(st, ck, known.opened, frame, ck[cs.HASH])
             cs.step_back(mem, st, ck, ck[frame + frames.MARK])
             ck[cs.HASH] = ck[frame + frames.HASH]
     return ENDED
+
+
+@cs.entry
+def move_all(table, ids, larger, larger_ids):
+    """Copy a hash set, and the numbers of states if there are any, into a larger one."""
+    for i in range(table.size):
+        if table[i] != 0:
+            place = place_of(larger, table[i])
+            larger[place] = table[i]
+            if ids.size:
+                larger_ids[place] = ids[i]
+
+
+@jit
+def is_full(ck, known):
+    """Is there no room for what may come next?"""
+    if known.ids.size and ck[cs.N_EDGES] + edge.ROOM > known.edges.shape[0]:
+        return True
+    return 2 * ck[cs.STATES] >= known.table.size or frames.are_many(ck, known.opened)
+
+
+@jit
+def _add(ck, known):
+    """Add the present state; False if it is known already."""
+    one = frames.as_kept(cs.unsigned(ck[cs.HASH]))
+    place = place_of(known.table, one)
+    if known.table[place] == one:
+        return False
+    known.table[place] = one
+    if known.ids.size:
+        known.ids[place] = ck[cs.STATES]
+    ck[cs.STATES] += 1
+    return True
+
+
+@jit
+def _keep(ck, known, frame, choice, hash_):
+    """Keep the transition of a frame to a known state, if transitions are kept and no spared core makes it."""
+    process = ck[frame + frames.PROCESS]
+    m = process // run_local.PER_CORE
+    if known.ids.size and (m >= ck[cs.N] or not ck[cs.SPARED] >> ck[ck[cs.MEMBERS] + m] & 1):
+        to = known.ids[place_of(known.table, frames.as_kept(cs.unsigned(hash_)))]
+        edge.add(ck, known.edges, ck[frame + frames.ID], to, process, choice)
+
+
+@jit
+def keep_ends(st, ck, edges, state, moved):
+    """Keep in what ways a run may end in the present state; ``moved`` if something must happen there."""
+    if ck[cs.SPARED] and all_done(st, ck, ck[cs.SPARED]):
+        edge.add(ck, edges, state, -1, edge.RETURNED, -1)
+    if any_gives_up(st, ck, ck[cs.SPARED]):
+        edge.add(ck, edges, state, -1, edge.RETURNED if ck[cs.SPARED] else -1, -1)
+    if not moved:
+        edge.add(ck, edges, state, -1, -1, -1)
 
 
 @jit
@@ -228,7 +275,6 @@ def _next_process(mem, st, ck, named, frame):
 @jit
 def _pass_known(mem, st, ck, known, frame):
     """Go past deliveries, from the frame's choice on, that lead to known states; returns how many choices these are."""
-    table, opened = known
     first, process = ck[frame + frames.N], ck[frame + frames.PROCESS]
     if process < ck[cs.N] * run_local.PER_CORE or ck[cs.JOINING] or ck[cs.RECORDING]:
         return 0
@@ -240,28 +286,31 @@ def _pass_known(mem, st, ck, known, frame):
         ck[frame + frames.MARK] = ck[cs.LOG]
     n, end, ahead = first, ck[frame + frames.CHOICES], ck[frame + frames.AHEAD]
     for k in range(n, end):
-        prefetch(table, ck[ahead + 2 * k + 1] & table.size - 1)
+        prefetch(known.table, ck[ahead + 2 * k + 1] & known.table.size - 1)
     while n < end and ck[ahead + 2 * n] != FOLLOWED:
         if ck[ahead + 2 * n] == ALONE:
-            if not _is_in(table, cs.unsigned(ck[ahead + 2 * n + 1])):
+            if not _is_in(known.table, cs.unsigned(ck[ahead + 2 * n + 1])):
                 break
             ck[frame + frames.ANY] = 1
             ck[cs.TRANSITIONS] += 1
             ck[cs.ACTIONS] += 1
-            frames.meet(st, ck, opened, frame, ck[ahead + 2 * n + 1])
+            _keep(ck, known, frame, n, ck[ahead + 2 * n + 1])
+            frames.meet(st, ck, known.opened, frame, ck[ahead + 2 * n + 1])
         n += 1
     ck[frame + frames.N] = n
     return n - first
 
 
 @jit
-def _back(mem, st, ck, opened, frame):
+def _back(mem, st, ck, known, frame):
     """Leave a state that is done with, and judge it if it is an end; False if that is wrong."""
     if not ck[frame + frames.ANY]:
         judge_end(mem, st, ck)
     if ck[cs.VIOLATION]:
         return False
-    frames.leave(ck, opened, frame, not ck[frame + frames.ANY] or any_gives_up(st, ck, 0))
+    if known.ids.size:
+        keep_ends(st, ck, known.edges, ck[frame + frames.ID], ck[frame + frames.ANY])
+    frames.leave(ck, known.opened, frame, not ck[frame + frames.ANY] or any_gives_up(st, ck, 0))
     if ck[cs.DEPTH] >= 0:
         before = frame - frames.WORDS
         cs.step_back(mem, st, ck, ck[before + frames.MARK])

@@ -20,9 +20,9 @@ from xccl_emu.machine.device.words import jit
     ENDS,  # is 1 if the state, or one of its component, is known to have a way to an end
     NUMBER,  # from the first cycle on: the number among the open states
     LOW,  # the lowest number that the state is known to reach
-) = range(10)  # fmt: skip
-ID = ANY  # breadth first: the number of the state
-WORDS = 10
+    ID,  # the number of the state, in order of coming
+) = range(11)  # fmt: skip
+WORDS = 11
 
 
 class Opened(NamedTuple):
@@ -48,7 +48,7 @@ def open_frame(ck):
         ck[cs.LIMIT] = cs.LIMIT_DEPTH
         return
     ck[frame + PROCESS], ck[frame + N], ck[frame + ANY], ck[frame + CHOICES], ck[frame + ENDS] = -1, 0, 0, 0, 0
-    ck[frame + MARK], ck[frame + HASH] = ck[cs.LOG], ck[cs.HASH]
+    ck[frame + MARK], ck[frame + HASH], ck[frame + ID] = ck[cs.LOG], ck[cs.HASH], ck[cs.STATES] - 1
     _count(ck, frame, 1)
 
 
