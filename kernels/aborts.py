@@ -79,7 +79,7 @@ def meet(going, x: Abort, step, sync):
     yield from barrier(step, sync)
     if x.given_up:
         yield xl.dcci(x.given_up, step=step, sync="given up line")
-        seen = yield xl.load(x.given_up, step=step, sync="given up in")
+        seen = yield xl.load(x.given_up, step=step)
         yield from barrier(step, "all cores agree")
         return seen <= x.epoch
     return going

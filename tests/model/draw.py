@@ -6,6 +6,7 @@ A program depends on a seed and its number alone.
 from random import Random
 
 from xccl_emu.guards.campaign import generate
+from xccl_emu.guards.campaign.interpreter import SIZE_MAX
 from xccl_emu.guards.campaign.programs import Small, program
 from xccl_emu.lang.requests import ORDERS
 
@@ -35,7 +36,7 @@ def _messages(rng: Random) -> Small:
         pieces.append(one)
     for _ in range(rng.choice((0, 0, 1, 1, 2))):
         _change(rng, rng.choice(pieces))
-    programs = tuple(program("; ".join(one)) for one in pieces)
+    programs = tuple(program("; ".join(one))[:SIZE_MAX] for one in pieces)
     asks = {line: rng.choice(ORDERS[1:]) for line in generate.WRITING if rng.random() < 0.3}
     return Small(
         programs, cores_per_die=rng.choice((1, 2)), dies=2, atomic_bytes=rng.choice(_UNITS),

@@ -179,7 +179,7 @@ def begun_again(program: Program, state: State, die: int) -> State:
         after.queues[4 * core : 4 * core + 4] = [()] * 4
     after.events = frozenset(event for event in state.events if event[0] not in cores)
     after.flight = tuple(write for write in state.flight if write.core not in cores)
-    after.told = [Told("again", cores[0])]
+    after.told = [Told("again", core) for core in cores[:1]]
     return after
 
 

@@ -85,7 +85,7 @@ def test_ends_and_races_of_a_few_programs() -> None:
 def test_ends_and_races(seed: int) -> None:
     """The same of more programs; most races are drawn."""
     counted = agree(seed, 0, 120, Limits())
-    assert counted["ends"] > 100
+    assert counted["ends"] > 50
     assert counted["other ends"] > 5
     assert counted["races seen"] > counted["races"] // 2
 
