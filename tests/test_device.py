@@ -258,8 +258,8 @@ def test_kept_code_is_found_and_heals(tmp_path: Path) -> None:
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 def test_a_function_is_compiled_in_one_form(tmp_path: Path) -> None:
     """Machine, checker and virtual time, compiled anew: each function for one signature, but for that which looks
-    through keys or serials; and two alone are called by the host and by compiled code too."""
-    assert run(tmp_path, FORMS)[0] == ["True", "_largest", "freeze", "undo_writes"]
+    through keys or serials; and three alone are called by the host and by compiled code too."""
+    assert run(tmp_path, FORMS)[0] == ["True", "_largest", "freeze", "start", "undo_writes"]
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
