@@ -53,6 +53,14 @@ def test_one_of_two_dies_stops_and_the_other_finishes(case: type) -> None:
     assert (found.verdict, found.recovery is None) == (VERIFIED, False)
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", BOTH)
+def test_one_of_three_dies_stops_and_the_others_finish(case: type) -> None:
+    """The same where two go on together: ten million states of dispatch, more than a million of fused."""
+    found = check(case(**{**SMALL, "ranks": 3}), fault="stop:die1", policy="exhaustive", max_bytes=12 << 30)
+    assert (found.verdict, found.recovery is None) == (VERIFIED, False)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("case", BOTH)
 def test_any_one_of_eight_dies_stops(case: type) -> None:
