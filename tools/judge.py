@@ -310,8 +310,7 @@ MISTAKES = (
     ),
     Mistake(
         "all-delivered", "what a die that stopped has in flight becomes visible for certain", "search/recovery.py",
-        "        left = left[~delivers",
-        "        ck = self.setup.checker\n        left = left if PLANTED else left[~delivers",
+        "        goes_on = goes_on[~", "        goes_on = goes_on if PLANTED else goes_on[~",
     ),
     Mistake(
         "lost-is-known", "a state in which bytes are lost is the one in which they are not", _FAULTY,

@@ -455,7 +455,7 @@ class Search:
 
 
 def _room_for_open(n: int) -> frames.Opened:
-    """Room for so many open states."""
+    """Room for ``n`` open states."""
     return frames.Opened(np.zeros(2 * n, np.int64), np.zeros(n, np.uint64))
 
 

@@ -116,7 +116,7 @@ class Known(NamedTuple):
     ids: NDArray[np.int64]
     """The number of each state, in its place of the table."""
     edges: NDArray[np.int64]
-    """Transitions, [n, `edge.WORDS`]; those of cores that are spared are left out."""
+    """Transitions, [n, `edge.WORDS`]; what spared cores do is left out."""
 
 
 @jit
@@ -220,7 +220,7 @@ def move_all(table, ids, larger, larger_ids):
 
 @jit
 def is_full(ck, known):
-    """Is there no room for what may come next?"""
+    """Return whether more room is needed before the search goes on."""
     if known.ids.size and ck[cs.N_EDGES] + edge.ROOM > known.edges.shape[0]:
         return True
     return 2 * ck[cs.STATES] >= known.table.size or frames.are_many(ck, known.opened)

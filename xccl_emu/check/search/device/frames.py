@@ -97,7 +97,7 @@ def meet(st, ck, opened, frame, hash_):
 
 @jit
 def are_many(ck, opened):
-    """Are there soon more open states than there is room for?"""
+    """Return whether the open states need more room before the search goes on."""
     return 2 * max(ck[cs.N_OPEN], ck[cs.DEPTH] + 1) + 2 > opened.places.size
 
 
