@@ -1,10 +1,13 @@
 """The litmus operator in CUDA C++: outcomes of the one in Ascend C, and what PTX allows that the machine does not."""
 
+import functools
 import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import pytest
 
-from tests.foreign_support import has_clang
+from tests.foreign_support import ROOT, has_clang
 from xccl_emu.doors import cuda
 from xccl_emu.doors.ascendc import litmus
 from xccl_emu.doors.ascendc.litmus import LitmusTest, Outcome
@@ -15,9 +18,11 @@ needs_clang = pytest.mark.skipif(not has_clang(), reason="no clang: kernels in C
 BUFFERS = (*litmus.CELLS, "seen")
 
 
-def operator(more: str = "", fence: str = "acq_rel") -> cuda.CudaKernel:
-    """The kernel; scopes are those of all ranks, since each thread is one."""
-    defines = {"SCOPE": "sys", "FENCE": fence, "MORE_PROGRAMS": more}
+@functools.cache
+def operator(more: Sequence[LitmusTest] = (), fence: str = "acq_rel", access: str = "relaxed.sys") -> cuda.CudaKernel:
+    """The kernel, with more programs; scopes are those of all ranks, since each thread is one."""
+    programs = " ".join(f"PROGRAM({each.name}, {each.text})" for each in more)
+    defines = {"SCOPE": "sys", "FENCE": fence, "ACCESS": access, "MORE_PROGRAMS": programs}
     return cuda.cuda_kernel(litmus.OPERATORS / "litmus.cu", "litmus", defines=defines)
 
 
@@ -54,3 +59,50 @@ def test_it_has_the_outcomes_of_the_operator_in_ascend_c(name: str) -> None:
     program = litmus.programs()[name]
     for order in litmus.ORDERS:
         assert allowed(operator(), program, order) == litmus.allowed(program, order, "visible"), order
+
+
+# ---- published outcomes of PTX
+
+
+class Published(NamedTuple):
+    """A row of the page's table: tests of a program, an outcome, how it is compiled, and who allows the outcome."""
+
+    tests: tuple[LitmusTest, ...]
+    """The program, and the same with reads made later."""
+    outcome: frozenset[str]
+    fence: str
+    access: str
+    may: tuple[bool, ...]
+    """PTX, the machine under `relaxed`, and the same with loads in flight."""
+
+
+def published() -> Mapping[str, Published]:
+    """The rows of the table in docs/records/cuda.md, by name; their tests have the numbers after the header's."""
+    found, number = dict[str, Published](), len(litmus.programs())
+    for name, text, outcome, fence, access, *may, _ in re.findall(
+        r"^\| (\w+) " + r"\| `([^`]+)` " * 2 + r"\| (\S*) " + r"\| (\S+) " * 4 + r"\| (\w+)", PAGE, re.MULTILINE
+    ):
+        program = LitmusTest(f"ptx_{name}", number, text)
+        tests = (program, *litmus.with_later_reads(program, number + 1))
+        words = frozenset(outcome.split())
+        found[name] = Published(tests, words, fence.replace("-", "acq_rel"), access, tuple(each == "yes" for each in may))
+        number += len(tests)
+    return found
+
+
+PAGE = (ROOT / "docs" / "records" / "cuda.md").read_text("utf-8")
+PUBLISHED = published()
+
+
+@needs_clang
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_outcomes_of_ptx(name: str) -> None:
+    """The page says of each whether the machine has it; none that PTX forbids is one, with loads in flight or not."""
+    row = PUBLISHED[name]
+    kernel = operator(tuple(test for each in PUBLISHED.values() for test in each.tests), row.fence, row.access)
+    comes = [
+        any(row.outcome <= {*litmus.text_of(each).split()} for each in allowed(kernel, test, "relaxed"))
+        for test in row.tests
+    ]  # fmt: skip
+    assert (comes[0], any(comes)) == row.may[1:]
+    assert row.may[0] or not any(comes)

@@ -43,11 +43,11 @@ Results = Mapping[str, Mapping[Outcome, int]]
 """How often each program came to what, by its name."""
 
 _PROGRAM = re.compile(r"^PROGRAM\((\w+), (.*)\)$", re.MULTILINE)
-_OPERATION = re.compile(r"([WCRP])\((\w), (\w)\)|([FS])")
+_OPERATION = re.compile(r"([WCLRPA])\((\w), (\w)\)|([FS])")
 
 
 class LitmusOperation(NamedTuple):
-    """``W`` or ``C`` with a cell and a value, ``R`` or ``P`` with a cell and a register, or ``F`` or ``S``."""
+    """``W``, ``C`` or ``L`` with a cell and a value, ``R``, ``P`` or ``A`` with a cell and a register, ``F`` or ``S``."""
 
     kind: str
     cell: str = ""
@@ -60,7 +60,7 @@ class LitmusOperation(NamedTuple):
 
     def may_pass(self, later: "LitmusOperation") -> bool:
         """Return True if nothing awaits it, so that it may be made after another one of its thread."""
-        return self.kind in "RP" and later.kind != "F" and later.cell != self.cell
+        return self.kind in "RP" and later.kind not in "FL" and later.cell != self.cell
 
 
 Operations = tuple[LitmusOperation, ...]
@@ -77,7 +77,7 @@ class LitmusTest:
     @property
     def texts(self) -> list[str]:
         """Each thread as the header has it."""
-        return re.split(r"(?<=[)FS]), (?=[WCRPFS])", self.text)
+        return re.split(r"(?<=[)FS]), (?=[WCLRPAFS])", self.text)
 
     @property
     def threads(self) -> tuple[Operations, ...]:
@@ -94,7 +94,7 @@ class LitmusTest:
     def registers(self) -> tuple[tuple[str, ...], ...]:
         """The registers of each thread, in the order in which it reads."""
         return tuple(
-            tuple(f"{i}:{op.what}" for op in thread if op.kind in "RP") for i, thread in enumerate(self.threads)
+            tuple(f"{i}:{op.what}" for op in thread if op.kind in "RPA") for i, thread in enumerate(self.threads)
         )
 
     def outcome(self, cells: Sequence[int], seen: Sequence[int]) -> Outcome:
@@ -120,11 +120,16 @@ def in_flight() -> Mapping[str, tuple[LitmusTest, ...]]:
     """Each program by its name, and after it the same with reads of its threads made later; all have numbers."""
     found, number = dict[str, tuple[LitmusTest, ...]](), len(programs())
     for program in programs().values():
-        _, *later = itertools.product(*map(_orders, program.threads))
-        texts = [", ".join(" ".join(op.text for op in thread) for thread in threads) for threads in later]
-        more = [LitmusTest(f"{program.name}__{i}", number + i, text) for i, text in enumerate(texts)]
+        more = with_later_reads(program, number)
         found[program.name], number = (program, *more), number + len(more)
     return found
+
+
+def with_later_reads(program: LitmusTest, number: int) -> list[LitmusTest]:
+    """Return it with reads of its threads made later, in each way but its own; numbers are from this one on."""
+    _, *later = itertools.product(*map(_orders, program.threads))
+    texts = [", ".join(" ".join(op.text for op in thread) for thread in threads) for threads in later]
+    return [LitmusTest(f"{program.name}__{i}", number + i, text) for i, text in enumerate(texts)]
 
 
 def _orders(thread: Operations) -> list[Operations]:
