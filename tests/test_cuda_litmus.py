@@ -84,8 +84,8 @@ def published() -> Mapping[str, Published]:
     ):
         program = LitmusTest(f"ptx_{name}", number, text)
         tests = (program, *litmus.with_later_reads(program, number + 1))
-        words = frozenset(outcome.split())
-        found[name] = Published(tests, words, fence.replace("-", "acq_rel"), access, tuple(each == "yes" for each in may))
+        fence = fence.replace("-", "acq_rel")
+        found[name] = Published(tests, frozenset(outcome.split()), fence, access, tuple(each == "yes" for each in may))
         number += len(tests)
     return found
 

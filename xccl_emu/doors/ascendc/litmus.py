@@ -47,7 +47,7 @@ _OPERATION = re.compile(r"([WCLRPA])\((\w), (\w)\)|([FS])")
 
 
 class LitmusOperation(NamedTuple):
-    """``W``, ``C`` or ``L`` with a cell and a value, ``R``, ``P`` or ``A`` with a cell and a register, ``F`` or ``S``."""
+    """``W``, ``C``, ``L`` with a cell and a value, ``R``, ``P``, ``A`` with a cell and a register, or ``F``, ``S``."""
 
     kind: str
     cell: str = ""
