@@ -194,7 +194,7 @@ def test_a_machine_whose_loads_are_in_flight_is_told_from_one_that_awaits_them(t
     assert told["set"] == [{"order": "relaxed", "barrier": "visible", "loads": "flight"}]
     assert (told["in_flight"], told["machine"], told["n_rounds"]) == (["LB"], ["a machine of tests, 2026-11-29"], 1600)
     shown = printed("litmus", "--read", str(file))
-    assert "a machine of tests, 2026-11-29; 1,600 rounds of 4 programs" in shown
+    assert shown.startswith("a machine of tests, 2026-11-29\n")
     assert "explains LB" in shown
     found = [as_json("litmus", "LB", "--loads", loads)["litmus"][0]["outcomes"] for loads in litmus.LOADS]
     assert [len(outcomes) for outcomes in found] == [3, 4]

@@ -240,8 +240,9 @@ def _read(options: LitmusOptions, as_json: bool) -> None:
         shown = [JudgedModel(_setting(model), _refutations(model)) for model in models]
         print_json("litmus", LitmusRead(options.homes, machine, runs, shown, [*map(_setting, left)], in_flight))
     else:
-        what = "; ".join([*machine, f"{some(runs, 'rounds')} of {some(len(results), 'programs')}"])
-        _show(models, left, in_flight, what)
+        for line in machine:
+            typer.echo(line)
+        _show(models, left, in_flight, f"{some(runs, 'rounds')} of {some(len(results), 'programs')}")
     raise typer.Exit(0 if left else ending.WRONG)
 
 

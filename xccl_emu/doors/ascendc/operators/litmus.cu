@@ -1,5 +1,5 @@
 /* Litmus programs as an operator in CUDA C++, for GPUs and for xccl_emu (docs/records/litmus.md).  Each thread of a
- * program is the first thread of a block of its own; other threads of a block store and load beside it.
+ * program is the first thread of a block of its own; other warps of a block store and load meanwhile.
  *
  *     W, R  a store, a load of 4 bytes, as ACCESS says         L, A  st.release, ld.acquire (in MORE_PROGRAMS alone)
  *     C, P  bulk copies of 16 bytes, if COPIES is defined      F     own bulk copies are complete, then fence.FENCE
@@ -8,7 +8,8 @@
  *     nvcc -arch=sm_90 -DCOPIES litmus.cu -o litmus && ./litmus > results.csv && xccl-emu litmus --read results.csv
  *
  * With -DAWAITED a load has its value before what follows it.  -DSCOPE=sys, -DFENCE=sc and -DACCESS=weak are others.
- * Without COPIES, for GPUs before sm_90, programs with C or P do nothing and main leaves them out.
+ * Without COPIES, for GPUs before sm_90, programs with C or P do nothing and main leaves them out.  It has not run on a
+ * GPU yet.
  */
 #ifndef SCOPE
 #define SCOPE gpu
@@ -22,7 +23,7 @@
 #define TEXT_OF(...) #__VA_ARGS__
 #define TEXT(...) TEXT_OF(__VA_ARGS__)
 
-constexpr unsigned LINE_BYTES = 64, THREADS_MOST = 4, NOISE_LINES = 1024;
+constexpr unsigned LINE_BYTES = 64, THREADS_MOST = 4, WARP = 32, NOISE_LINES = 1024;
 
 #define PROGRAM(name, ...) P_##name,
 enum {
@@ -185,7 +186,7 @@ extern "C" __global__ void litmus(char *x, char *y, char *z, char *seen, char *r
                                   unsigned first, unsigned threads, unsigned groups, unsigned rounds)
 {
     if (threadIdx.x > 0) {
-        return Noise(noise, rounds);
+        return threadIdx.x < WARP ? void() : Noise(noise, rounds);
     }
     const unsigned me = (first + blockIdx.x) % threads, group = (first + blockIdx.x) / threads;
 #ifdef COPIES
@@ -234,6 +235,16 @@ extern "C" __global__ void litmus(char *x, char *y, char *z, char *seen, char *r
 #include <string>
 #include <vector>
 
+#ifdef AWAITED
+#define LOADS "awaited"
+#else
+#define LOADS "in flight"
+#endif
+#ifdef COPIES
+#define HAS_COPIES true
+#else
+#define HAS_COPIES false
+#endif
 #define PROGRAM(name, ...) {#name, #__VA_ARGS__},
 static const struct {
     const char *name, *text;
@@ -249,27 +260,32 @@ static void Check(cudaError_t error)
     }
 }
 
-/* An operation is a letter, or a letter with its cell and its value or register: thread, kind, cell, what. */
-struct Operation {
-    int thread;
-    char kind, cell, what;
+/* Where a value of an outcome is: x, y, z, and what each of four threads has seen, are blocks of a line a round. */
+struct Place {
+    unsigned block, shift, mask;
 };
-static std::vector<Operation> OperationsOf(const char *text)
-{
-    std::vector<Operation> found;
-    int thread = 0;
-    for (const char *at = text; *at; at++) {
-        if (*at == ',') {
-            thread++;
-        } else if (at[1] == '(') {
-            found.push_back({thread, at[0], at[2], at[5]});
-            at += 6;
-        } else if (*at != ' ') {
-            found.push_back({thread, *at, 0, 0});
+struct Test {
+    std::map<std::string, Place> places; /* registers, then cells: `1:a` is less than `x` */
+    unsigned threads = 1;
+    bool copies = false;
+
+    explicit Test(const char *text)
+    {
+        unsigned registers = 0;
+        for (const char *at = text; *at; at++) {
+            if (*at == ',') {
+                threads++, registers = 0;
+            } else if (at[1] == '(') { /* such as `R(x, a)` */
+                copies |= strchr("CP", *at) != nullptr;
+                places[std::string(1, at[2])] = {unsigned(at[2] - 'x'), 0, ~0u};
+                if (strchr("RPA", *at)) {
+                    places[std::to_string(threads - 1) + ":" + at[5]] = {2 + threads, 8 * registers++, 255};
+                }
+                at += 6;
+            }
         }
     }
-    return found;
-}
+};
 
 int main(int count, char **arguments)
 {
@@ -284,60 +300,44 @@ int main(int count, char **arguments)
     strftime(today, sizeof today, "%Y-%m-%d", gmtime(&now));
     printf("# %s, sm_%d%d, CUDA of the driver %d.%d, of the program %d.%d, %s\n", device.name, device.major,
            device.minor, driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10, today);
-#ifdef AWAITED
-    const char *loads = "awaited";
-#else
-    const char *loads = "in flight";
-#endif
-    printf("# W and R are %s, F is fence.%s.%s, loads are %s\n", TEXT(ACCESS), TEXT(FENCE), TEXT(SCOPE), loads);
+    printf("# W and R are %s, F is fence.%s.%s, loads are %s\n", TEXT(ACCESS), TEXT(FENCE), TEXT(SCOPE), LOADS);
     printf("program,outcome,count\n");
     for (unsigned program = 0; program < sizeof PROGRAMS / sizeof *PROGRAMS; program++) {
-        const std::vector<Operation> operations = OperationsOf(PROGRAMS[program].text);
-        const unsigned threads = operations.back().thread + 1;
-        unsigned groups = device.multiProcessorCount / threads < 32 ? device.multiProcessorCount / threads : 32;
-        const size_t lines = (size_t)groups * rounds, bytes = lines * LINE_BYTES, ready = groups * 4 * LINE_BYTES;
-        bool copies = false;
-        for (const Operation &each : operations) {
-            copies |= each.kind == 'C' || each.kind == 'P';
-        }
-#ifndef COPIES
-        if (copies) {
+        const Test test(PROGRAMS[program].text);
+        if (test.copies && !HAS_COPIES) {
             continue;
         }
-#endif
+        const unsigned most = device.multiProcessorCount / test.threads, groups = most < 32 ? most : 32;
+        const size_t bytes = size_t(groups) * rounds * LINE_BYTES, ready = groups * THREADS_MOST * LINE_BYTES;
+        const size_t all = 7 * bytes + ready + NOISE_LINES * LINE_BYTES;
         char *memory;
-        Check(cudaMalloc(&memory, 7 * bytes + ready + NOISE_LINES * LINE_BYTES));
-        char *seen = memory + 3 * bytes, *meet = memory + 7 * bytes;
+        Check(cudaMalloc(&memory, all));
         std::vector<char> held(7 * bytes);
-        std::map<std::string, long> counted;
+        std::map<std::vector<unsigned>, long> counted;
         for (unsigned launch = 0; launch < launches; launch++) {
-            Check(cudaMemset(memory, 0, 7 * bytes + ready + NOISE_LINES * LINE_BYTES));
-            litmus<<<groups * threads, 96>>>(memory, memory + bytes, memory + 2 * bytes, seen, meet, meet + ready,
-                                             program, 0, threads, groups, rounds);
+            Check(cudaMemset(memory, 0, all));
+            litmus<<<groups * test.threads, 4 * WARP>>>(memory, memory + bytes, memory + 2 * bytes, memory + 3 * bytes,
+                                                        memory + 7 * bytes, memory + 7 * bytes + ready, program, 0,
+                                                        test.threads, groups, rounds);
             Check(cudaGetLastError());
-            Check(cudaMemcpy(held.data(), memory, 7 * bytes, cudaMemcpyDeviceToHost));
-            for (size_t i = 0; i < lines; i++) {
-                std::map<std::string, int> outcome; /* registers, then cells: `1:a` is less than `x` */
-                std::vector<int> registers(threads, 0);
-                for (const Operation &each : operations) {
-                    if (each.cell) {
-                        outcome[{each.cell}] = *(int *)&held[(each.cell - 'x') * bytes + i * LINE_BYTES];
-                    }
-                    if (strchr("RPA", each.kind)) {
-                        long long word = *(long long *)&held[3 * bytes + (each.thread * lines + i) * LINE_BYTES];
-                        outcome[std::to_string(each.thread) + ":" + each.what] =
-                            word >> 8 * registers[each.thread]++ & 255;
-                    }
+            Check(cudaMemcpy(held.data(), memory, held.size(), cudaMemcpyDeviceToHost));
+            for (size_t line = 0; line < bytes; line += LINE_BYTES) {
+                std::vector<unsigned> values;
+                for (const auto &each : test.places) {
+                    const Place &place = each.second;
+                    values.push_back(*(unsigned *)&held[place.block * bytes + line] >> place.shift & place.mask);
                 }
-                std::string text;
-                for (const auto &each : outcome) {
-                    text += (text.empty() ? "" : " ") + each.first + "=" + std::to_string(each.second);
-                }
-                counted[text]++;
+                counted[values]++;
             }
         }
         for (const auto &each : counted) {
-            printf("%s,%s,%ld\n", PROGRAMS[program].name, each.first.c_str(), each.second);
+            size_t i = 0;
+            printf("%s", PROGRAMS[program].name);
+            for (const auto &place : test.places) {
+                printf("%c%s=%u", i ? ' ' : ',', place.first.c_str(), each.first[i]);
+                i++;
+            }
+            printf(",%ld\n", each.second);
         }
         Check(cudaFree(memory));
     }
