@@ -214,6 +214,8 @@ def test_impossible_results_refute_every_model(tmp_path: Path) -> None:
         ("", "no results"),
         ("program,outcome,count\nMP,1:a=1 1:b=0 x=1,2\n", "an outcome of MP has 1:a, 1:b, x, y"),
         ("# a machine\n\nprogram,outcome,count\nXX,x=1,2\n", ":4: `XX,x=1,2`: must be program,outcome,count"),
+        ('program,outcome,count\nCoWW,"x=1\nCoWW,x=1,2\n', ':2: `CoWW,"x=1`'),
+        ("program,outcome,count\nCoWW\n", ":2: `CoWW`"),
         ("program,outcome,count\nCoWW,x=1,many\n", ":2: `CoWW,x=1,many`"),
         ("program,outcome,count\nCoWW,x=1,-1\n", "a count is not negative"),
         ("name,x\nCoWW,x=1\n", "must be program,outcome,count"),

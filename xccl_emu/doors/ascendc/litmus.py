@@ -255,18 +255,18 @@ def read(file: Path) -> Results:
     Raises:
         ConfigError: for a file or a row that is none, with its line.
     """
-    lines = {i: line for i, line in _lines(file).items() if not line.startswith(COMMENT)}
+    lines = [(i, text) for i, text in _lines(file).items() if not text.startswith(COMMENT)]
     results = dict[str, Counter[Outcome]]()
-    for line, row in zip([*lines][1:], csv.DictReader(lines.values()), strict=True):
+    for line, text in lines[1:]:
         try:
+            row = next(csv.DictReader([lines[0][1], text]))
             program = programs()[row["program"]]
             outcome, n = _outcome(program, row["outcome"]), int(row["count"])
             if n < 0:
                 raise ValueError("a count is not negative")
-        except (KeyError, TypeError, ValueError) as error:
-            shown = ",".join(str(value) for value in row.values())
+        except (KeyError, TypeError, ValueError, AttributeError, csv.Error) as error:
             why = "must be program,outcome,count, as in `MP,1:a=1 1:b=0 x=1 y=1,12`"
-            raise ConfigError(f"{file}:{line}: `{shown}`: {why} ({error})") from error
+            raise ConfigError(f"{file}:{line}: `{text}`: {why} ({error})") from error
         if n > 0:
             results.setdefault(program.name, Counter())[outcome] += n
     if not results:
