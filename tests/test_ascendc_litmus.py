@@ -158,7 +158,7 @@ def test_results_of_an_h200(name: str, programs: tuple[str, ...], tmp_path: Path
     assert "2_2W_s_s" in without_fence
     with_s = {each.name for each in litmus.named(()) if any(op.kind == "S" for ops in each.threads for op in ops)}
     assert without_fence <= with_s
-    assert "NVIDIA H200" in told["machine"][0]
+    assert "NVIDIA H200" in told["made_by"][0]
     if not programs:
         assert told["n_rounds"] == 163_200_000
 
@@ -178,7 +178,7 @@ def test_loads_in_flight_allow_what_awaited_loads_do_and_keep_each_cell_coherent
     """No fewer outcomes than awaited; no more where each thread has one cell, or a fence after each read."""
     program, may = litmus.programs()[name], {}
     for loads in litmus.LOADS:
-        tests = litmus.made(program, loads)
+        tests = litmus.variants(program, loads)
         may[loads] = frozenset().union(*(litmus.allowed(test, "relaxed", "visible") for test in tests))
     assert may["awaited"] <= may["flight"]
     if len(program.cells) == 1 or name.endswith("_f_f"):
@@ -192,7 +192,7 @@ def test_a_machine_whose_loads_are_in_flight_is_told_from_one_that_awaits_them(t
     file.write_text("# a machine of tests, 2026-11-29\n" + text)
     told = as_json("litmus", "--read", str(file))
     assert told["set"] == [{"order": "relaxed", "barrier": "visible", "loads": "flight"}]
-    assert (told["in_flight"], told["machine"], told["n_rounds"]) == (["LB"], ["a machine of tests, 2026-11-29"], 1600)
+    assert (told["in_flight"], told["made_by"], told["n_rounds"]) == (["LB"], ["a machine of tests, 2026-11-29"], 1600)
     shown = printed("litmus", "--read", str(file))
     assert shown.startswith("a machine of tests, 2026-11-29\n")
     assert "explains LB" in shown

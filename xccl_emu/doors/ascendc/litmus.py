@@ -144,7 +144,7 @@ def _orders(thread: Operations) -> list[Operations]:
     ]
 
 
-def made(program: LitmusTest, loads: str) -> tuple[LitmusTest, ...]:
+def variants(program: LitmusTest, loads: str) -> tuple[LitmusTest, ...]:
     """The programs that a program is, by a reading of its loads (`LOADS`): itself, and with reads in flight others."""
     return in_flight()[program.name] if loads == "flight" else (program,)
 
@@ -318,7 +318,7 @@ def models(results: Results, homes: str) -> list[MachineModel]:
         MachineModel(order, barrier, loads, [
             (name, outcome, n)
             for name, counts in results.items()
-            for outcome, n in _not_allowed(counts, made(programs()[name], loads), (order, barrier, homes)).items()
+            for outcome, n in _not_allowed(counts, variants(programs()[name], loads), (order, barrier, homes)).items()
         ])
         for order in ORDERS for barrier in BARRIERS for loads in LOADS
     ]  # fmt: skip

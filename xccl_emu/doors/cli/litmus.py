@@ -114,7 +114,7 @@ class LitmusRead(w.Printed):
     """What a results file says of each machine."""
 
     homes: Annotated[str, "where cells are: `one` or `own`"]
-    machine: Annotated[list[str], "what the file says of the machine that made it"]
+    made_by: Annotated[list[str], "what the file says of the machine that made it"]
     n_rounds: Annotated[int, "rounds of all programs"]
     models: Annotated[list[JudgedModel], "every machine that there is, strongest first"]
     left: Annotated[
@@ -155,7 +155,7 @@ def _emulated(options: LitmusOptions, programs: Sequence["LitmusTest"]) -> str:
 
     counted, machine = dict[str, "dict[Outcome, int]"](), (options.emulate, options.barrier, options.homes)
     for program in programs:
-        counts, tests = Counter["Outcome"](), litmus.made(program, options.loads)
+        counts, tests = Counter["Outcome"](), litmus.variants(program, options.loads)
         for test, rounds in zip(tests, map(len, np.array_split(range(options.rounds), len(tests))), strict=True):
             if rounds:
                 counts += litmus.counted(test, litmus.ran(test, *machine, rounds, options.seed))
@@ -208,7 +208,7 @@ def _allowed(program: "LitmusTest", homes: str, loads: str) -> list[LitmusOutcom
 
     found = {
         (barrier, order): frozenset().union(
-            *(litmus.allowed(test, order, barrier, homes) for test in litmus.made(program, loads))
+            *(litmus.allowed(test, order, barrier, homes) for test in litmus.variants(program, loads))
         )
         for barrier in BARRIERS for order in litmus.ORDERS
     }  # fmt: skip
