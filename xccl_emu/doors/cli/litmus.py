@@ -1,11 +1,13 @@
 """``xccl-emu litmus``: what small programs may come to on each machine, and which machines a results file refutes."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import typer
 
 from xccl_emu.base import words as w
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LitmusOptions(Spread):
-    """Distinguish memory orders and readings of a barrier by litmus programs, on hardware by an operator in Ascend C.
+    """Distinguish memory orders and readings of barriers and loads by litmus programs, on hardware by an operator.
 
     Without options: the programs, and what each may come to under each order, as a search of the operator finds it.
     With a results file of a machine (`program,outcome,count`): which orders and readings it refutes, and what to set.
@@ -35,7 +37,7 @@ class LitmusOptions(Spread):
 
     W and R write and read by the scalar unit, C and P by copies; F is PipeBarrier<PIPE_ALL>, S is
     PipeBarrier<PIPE_MTE3>. What did not come in a run may still come: a results file refutes models, and proves none.
-    docs/machine.md says how the operator is run on hardware. It needs a C++ compiler.
+    docs/machine.md says how the operator is run on hardware, in Ascend C or in CUDA C++. It needs a C++ compiler.
 
     Exit code: 0, 1 if the results refute every model that there is, 3 if some of the programs failed: the others are
     shown.
@@ -44,9 +46,13 @@ class LitmusOptions(Spread):
     read: Path | None = option(None, "Results of a machine, as CSV.")
     emulate: str = option("", "Print the results of an emulated machine of this order.", metavar="ORDER")
     barrier: str = option("visible", "How the emulated machine reads a barrier: visible or empty.")
+    loads: str = option("awaited", "How it and the list make reads: awaited, or in flight until a fence (flight).")
     homes: str = option("one", "Where cells are: one (all with thread 0) or own (a die for each).")
     rounds: int = option(1000, "Rounds of each program on the emulated machine.", least=1, most=1_000_000)
     seed: int = option(0, "Of its random schedules.", least=0)
+
+
+Loads = Annotated[str, "how reads are made: `awaited`, or `flight`: later than what follows them, up to a fence"]
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,7 @@ class LitmusAllowed(w.Printed):
     """What litmus programs may come to."""
 
     homes: Annotated[str, "where cells are: `one` or `own`"]
+    loads: Loads
     litmus: Annotated[list[LitmusProgram], "the programs, and what each may come to"]
 
 
@@ -90,6 +97,7 @@ class ModelSetting(w.Printed):
     RECORD = "Setting"
     order: w.Order
     barrier: Annotated[str, "how a barrier is read: `visible` or `empty`"]
+    loads: Loads
 
 
 @dataclass(frozen=True)
@@ -106,11 +114,15 @@ class LitmusRead(w.Printed):
     """What a results file says of each machine."""
 
     homes: Annotated[str, "where cells are: `one` or `own`"]
+    made_by: Annotated[list[str], "what the file says of the machine that made it"]
     n_rounds: Annotated[int, "rounds of all programs"]
     models: Annotated[list[JudgedModel], "every machine that there is, strongest first"]
     left: Annotated[
         list[ModelSetting], "what nothing refutes, but for machines that are weaker than another one of these",
         w.As("set"),
+    ]  # fmt: skip
+    in_flight: Annotated[
+        list[str], "programs with outcomes that fit since loads are in flight, which no other command has"
     ]  # fmt: skip
 
 
@@ -118,7 +130,8 @@ def act(options: LitmusOptions, programs: list[str] | None, as_json: bool) -> No
     """Run the command; raises ``typer.Exit`` with its code."""
     from xccl_emu.doors.ascendc import BARRIERS, litmus
 
-    all_of = {"emulate": ("", *litmus.ORDERS), "barrier": BARRIERS, "homes": tuple(litmus.HOMES)}
+    all_of = {"emulate": ("", *litmus.ORDERS), "barrier": BARRIERS}
+    all_of |= {"loads": litmus.LOADS, "homes": tuple(litmus.HOMES)}
     for name, choices in all_of.items():
         if (given := getattr(options, name)) not in choices:
             raise ConfigError(f"--{name} {given!r}: {must_be_one_of(given, [*filter(None, choices)])}")
@@ -142,7 +155,11 @@ def _emulated(options: LitmusOptions, programs: Sequence["LitmusTest"]) -> str:
 
     counted, machine = dict[str, "dict[Outcome, int]"](), (options.emulate, options.barrier, options.homes)
     for program in programs:
-        counted[program.name] = litmus.counted(program, litmus.ran(program, *machine, options.rounds, options.seed))
+        counts, tests = Counter["Outcome"](), litmus.variants(program, options.loads)
+        for test, rounds in zip(tests, map(len, np.array_split(range(options.rounds), len(tests))), strict=True):
+            if rounds:
+                counts += litmus.counted(test, litmus.ran(test, *machine, rounds, options.seed))
+        counted[program.name] = counts
     return litmus.csv_of(counted)
 
 
@@ -150,7 +167,7 @@ def _emulated(options: LitmusOptions, programs: Sequence["LitmusTest"]) -> str:
 
 
 def _list(options: LitmusOptions, programs: Sequence["LitmusTest"], as_json: bool) -> None:
-    jobs = [Job(program.name, partial(_may_come, program, options.homes)) for program in programs]
+    jobs = [Job(program.name, partial(_may_come, program, options.homes, options.loads)) for program in programs]
     with counting("litmus", len(jobs), quiet=as_json) as count:
         done = collect(
             jobs, lambda one, ended: count(ended, one.job.name), workers=options.processes, dask=options.dask
@@ -158,15 +175,15 @@ def _list(options: LitmusOptions, programs: Sequence["LitmusTest"], as_json: boo
     if done.done:
         shown = [done.done[number] for number in sorted(done.done)]
         if as_json:
-            print_json("litmus", LitmusAllowed(options.homes, shown))
+            print_json("litmus", LitmusAllowed(options.homes, options.loads, shown))
         else:
             _show_allowed(shown)
     done.end()
 
 
-def _may_come(program: "LitmusTest", homes: str) -> LitmusProgram:
+def _may_come(program: "LitmusTest", homes: str, loads: str) -> LitmusProgram:
     """Find all that a program may come to, in any process."""
-    return LitmusProgram(program.name, program.texts, _allowed(program, homes))
+    return LitmusProgram(program.name, program.texts, _allowed(program, homes, loads))
 
 
 def _show_allowed(shown: Sequence[LitmusProgram]) -> None:
@@ -185,12 +202,14 @@ def _show_allowed(shown: Sequence[LitmusProgram]) -> None:
     )
 
 
-def _allowed(program: "LitmusTest", homes: str) -> list[LitmusOutcome]:
+def _allowed(program: "LitmusTest", homes: str, loads: str) -> list[LitmusOutcome]:
     """List each outcome, and the orders that allow it by each reading of a barrier."""
     from xccl_emu.doors.ascendc import BARRIERS, litmus
 
     found = {
-        (barrier, order): litmus.allowed(program, order, barrier, homes)
+        (barrier, order): frozenset().union(
+            *(litmus.allowed(test, order, barrier, homes) for test in litmus.variants(program, loads))
+        )
         for barrier in BARRIERS for order in litmus.ORDERS
     }  # fmt: skip
     return [
@@ -213,19 +232,22 @@ def _read(options: LitmusOptions, as_json: bool) -> None:
     from xccl_emu.doors.ascendc import litmus
 
     assert options.read is not None
-    results = litmus.read(options.read)
+    results, machine = litmus.read(options.read), litmus.made_by(options.read)
     models = litmus.models(results, options.homes)
     left, runs = litmus.strongest(models), sum(sum(counts.values()) for counts in results.values())
+    in_flight = litmus.by_flight_alone(models, left)
     if as_json:
         shown = [JudgedModel(_setting(model), _refutations(model)) for model in models]
-        print_json("litmus", LitmusRead(options.homes, runs, shown, [*map(_setting, left)]))
+        print_json("litmus", LitmusRead(options.homes, machine, runs, shown, [*map(_setting, left)], in_flight))
     else:
-        _show(models, left, f"{some(runs, 'rounds')} of {some(len(results), 'programs')}")
+        for line in machine:
+            typer.echo(line)
+        _show(models, left, in_flight, f"{some(runs, 'rounds')} of {some(len(results), 'programs')}")
     raise typer.Exit(0 if left else ending.WRONG)
 
 
 def _setting(model: "MachineModel") -> ModelSetting:
-    return ModelSetting(model.order, model.barrier)
+    return ModelSetting(model.order, model.barrier, model.loads)
 
 
 def _refutations(model: "MachineModel") -> list[Refutation]:
@@ -234,25 +256,35 @@ def _refutations(model: "MachineModel") -> list[Refutation]:
     return [Refutation(name, litmus.text_of(outcome), n) for name, outcome, n in model.refuted_by]
 
 
-def _show(models: Sequence["MachineModel"], left: Sequence["MachineModel"], what: str) -> None:
-    rows = table("order", "barrier", "", "by", "outcome", *right("times"), title=what, title_style="")
+def _show(
+    models: Sequence["MachineModel"], left: Sequence["MachineModel"], in_flight: Sequence[str], what: str
+) -> None:  # fmt: skip
+    rows = table("order", "barrier", "loads", "", "by", "outcome", *right("times"), title=what, title_style="")
     for model in models:
         worst = max(_refutations(model), key=lambda each: each.count, default=None)
         found = ("[green]not refuted[/]", "", "", "") if worst is None else (
             "[red]refuted[/]", worst.program, worst.outcome, str(worst.count)
         )  # fmt: skip
-        rows.add_row(model.order, model.barrier, *found)
+        rows.add_row(model.order, model.barrier, model.loads, *found)
     console = stdout_console()
     console.print(rows)
+    for line in _said(left, in_flight):
+        console.print(line, highlight=False)
+
+
+def _said(left: Sequence["MachineModel"], in_flight: Sequence[str]) -> Iterator[str]:
+    """Say what to set, and what that does not have."""
     for model in left:
-        says = f"--order {model.order} --barrier {model.barrier}"
-        console.print(f"set {says}: the results fit, and refute what is stronger", highlight=False)
-    if not left:
-        console.print(
-            "no order and no reading of a barrier has all of these outcomes: the emulator has no such machine"
-        )
+        fits = "fit where loads are in flight" if in_flight else "fit"
+        yield f"set --order {model.order} --barrier {model.barrier}: the results {fits}, and refute what is stronger"
+    if in_flight:
+        yield f"loads in flight: only a load that is made later than what follows it explains {', '.join(in_flight)}"
+        yield "check makes each load in program order, in CUDA C++ too: that is stronger, and it sees no such outcome"
+        yield "not concerned: a load that is awaited before what follows, as a poll is, or has a fence after it"
+    if left:
+        yield "what did not come may still come: a weaker machine is never refuted"
     else:
-        console.print("what did not come may still come: a weaker machine is never refuted", highlight=False)
+        yield "no order, and no reading of barriers and loads, has all of these outcomes: there is no such machine here"
 
 
 _PROGRAMS = words("programs", "PROGRAM", "Names of programs [default: all].")

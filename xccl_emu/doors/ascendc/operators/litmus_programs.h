@@ -1,4 +1,5 @@
-/* Litmus programs: PROGRAM(name, thread 0, thread 1, ...), for litmus.cpp and for xccl_emu/doors/ascendc/litmus.py.
+/* Litmus programs: PROGRAM(name, thread 0, thread 1, ...), for litmus.cpp, litmus.cu and xccl_emu/doors/ascendc/litmus.py.
+ * What each operation is in CUDA C++ is in litmus.cu.  MORE_PROGRAMS may have others, of the same form.
  *
  *     W(x, 1)  write 1 to x by the scalar unit          C(x, 1)  the same by a copy
  *     R(x, a)  read x into register a                   P(x, a)  the same by a copy, for which nothing waits
@@ -97,3 +98,7 @@ PROGRAM(MP_p, W(x, 1) W(y, 1), P(y, a) P(x, b))
 PROGRAM(MP_f_p, W(x, 1) F W(y, 1), P(y, a) P(x, b))
 PROGRAM(CoRR_p, W(x, 1), P(x, a) P(x, b))
 PROGRAM(LB_p, P(x, a) W(y, 1), P(y, b) W(x, 1))
+
+#ifdef MORE_PROGRAMS
+MORE_PROGRAMS
+#endif
