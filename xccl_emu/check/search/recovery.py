@@ -88,7 +88,7 @@ class WithoutDie(exhaustive.Search):
         return left
 
     def _delivers(self, members: Sequence[int], edges: livelock.Edges) -> NDArray[np.bool_]:
-        """Which transitions make a write of the die visible."""
+        """Mark the transitions that make a write of the die visible."""
         dies = sorted({self.setup.cores[i] // self.setup.pod.spec.cores_per_die for i in members})
         by_it: NDArray[np.bool_] = edges[:, edge.PROCESS] == len(members) * PER_CORE + dies.index(self.die)
         return by_it
