@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from xccl_emu.base.errors import KernelError
 from xccl_emu.doors.cuda import ptx
+from xccl_emu.lang import requests as rq
 from xccl_emu.lang.foreign import rewriting
 from xccl_emu.lang.foreign.rewriting import TYPE, VALUE
 
@@ -74,20 +75,60 @@ class _Call:
             yield from asks[self.of.row.request]()
 
     def _load(self) -> Iterator[str]:
-        pointer = yield from self._pointer(1)
-        for i, target in enumerate(self._several(0)):
+        pointer, targets = (yield from self._pointer(1)), self._several(0)
+        if len(targets) == 1:
             word = self.module.new()
-            at = yield from self._moved(pointer, i * self.of.nbytes)
-            given = (self._site("load", self.of.row.named), f"ptr {at}", f"i64 {self.of.nbytes}")
+            given = (self._site("load", self.of.row.named), f"ptr {pointer}", f"i64 {self.of.nbytes}")
             yield from self._called("read", *given, result=word)
-            yield from self._written(target, word)
+            yield from self._written(targets[0], word)
+        for place, some in self._lines(targets) if len(targets) > 1 else ():
+            words, at = self.module.new(), (yield from self._moved(pointer, place))
+            sites = [self._site(each, self.of.row.named) for each in ("load_line", "load")]
+            yield from self._called("read_vector", *sites, f"ptr {at}", *self._sizes(some), result=words, kind="i128")
+            for i, target in enumerate(some):
+                element = yield from self._element(words, i)
+                yield from self._written(target, element)
 
     def _store(self) -> Iterator[str]:
-        pointer = yield from self._pointer(0)
-        for i, value in enumerate(self._several(1)):
+        pointer, values = (yield from self._pointer(0)), self._several(1)
+        if len(values) == 1:
+            word = yield from self._word(values[0])
+            yield from self._called("write", self._site("store"), f"ptr {pointer}", f"i64 {word}", f"i64 {self.of.nbytes}")
+        for place, some in self._lines(values) if len(values) > 1 else ():
+            words = yield from self._packed(some)
+            at = yield from self._moved(pointer, place)
+            sites = [self._site(each) for each in ("store_line", "store")]
+            yield from self._called("write_vector", *sites, f"ptr {at}", f"i128 {words}", *self._sizes(some))
+
+    def _lines(self, several: list[str]) -> Iterator[tuple[int, list[str]]]:
+        """What of a vector may be one access, and where: up to 16 bytes."""
+        most = rq.LINE_BYTES // self.of.nbytes
+        for first in range(0, len(several), most):
+            yield first * self.of.nbytes, several[first : first + most]
+
+    def _sizes(self, several: list[str]) -> tuple[str, str]:
+        return f"i64 {len(several) * self.of.nbytes}", f"i64 {self.of.nbytes}"
+
+    def _element(self, words: str, i: int) -> Made:
+        """An element of a line, as a word with its sign."""
+        bits, moved, element, word = 8 * self.of.nbytes, *(self.module.new() for _ in range(3))
+        yield f"  {moved} = lshr i128 {words}, {bits * i}"
+        yield f"  {element} = trunc i128 {moved} to i{bits}"
+        yield f"  {word} = sext i{bits} {element} to i64" if bits < 64 else f"  {word} = add i64 {element}, 0"
+        return word
+
+    def _packed(self, several: list[str]) -> Made:
+        """Elements as a line."""
+        bits, line = 8 * self.of.nbytes, "0"
+        for i, value in enumerate(several):
+            element, wide, moved, made = (self.module.new() for _ in range(4))
             word = yield from self._word(value)
-            at = yield from self._moved(pointer, i * self.of.nbytes)
-            yield from self._called("write", self._site("store"), f"ptr {at}", f"i64 {word}", f"i64 {self.of.nbytes}")
+            yield f"  {element} = trunc i64 {word} to i{bits}" if bits < 64 else f"  {element} = add i64 {word}, 0"
+            yield f"  {wide} = zext i{bits} {element} to i128"
+            yield f"  {moved} = shl i128 {wide}, {bits * i}"
+            yield f"  {made} = or i128 {line}, {moved}"
+            line = made
+        return line
 
     def _atomic(self) -> Iterator[str]:
         of, is_red = self.of, self.of.row.opcode == "red"
@@ -118,8 +159,8 @@ class _Call:
     def _site(self, request: str, named: bool = False, order: str = "") -> str:
         return self.module.site(self.assembly.row, request, self.of.name if named else "", order)
 
-    def _called(self, name: str, *given: str, result: str = "") -> Iterator[str]:
-        said = f"{result} = call i64" if result else "call void"
+    def _called(self, name: str, *given: str, result: str = "", kind: str = "i64") -> Iterator[str]:
+        said = f"{result} = call {kind}" if result else "call void"
         yield f"  {said} @xccl_ours_{name}({', '.join(given)}){self.module.debug(self.assembly.row)}"
 
     def _operand(self, place: int) -> str:

@@ -24,8 +24,11 @@ SIZE_BITS, RANKS_MOST, OUT_OF_SCOPE = 20, 32, 0xCD00
 """Bits of a size in a word that has three; ranks, which are bits of one; the code of a stop (`launch.STOPS`)."""
 
 _PARAM = re.compile(r".*?[\s*&](\w+)(?:\s*\[\w*\])?", re.DOTALL)
-_IS_NARROW = re.compile(r"bar(?:rier)?\.|(?:(?:fence|membar)\.\w+|\w+\.(?:release|acq_rel))\.(?!sys\b)")
-"""Matches a name of what is ordered for a block or a GPU."""
+_OPENS = {
+    "scopes": re.compile(r"bar(?:rier)?\.|(?:(?:fence|membar)\.\w+|\w+\.(?:release|acq_rel))\.(?!sys\b)"),
+    "vectors": re.compile(r"ld\..*\.v\d"),
+}
+"""By a reading: matches names of what has it, that is what is ordered for a block or a GPU, and vectors that are polled."""
 _INLINED = "#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)"
 
 
@@ -37,6 +40,8 @@ class Build(NamedTuple):
     """Folders of headers, which are searched after ours."""
     scopes: str = READINGS["scopes"][1]
     """How its barriers and scopes smaller than the system are read: here the stronger way, which drops no request."""
+    vectors: str = READINGS["vectors"][2]
+    """How accesses of several elements are read: here the weaker way."""
 
 
 class CudaKernel(foreign.CKernel):
@@ -47,17 +52,16 @@ class CudaKernel(foreign.CKernel):
     def __init__(self, file: Path, name: str, template: str, build: Build, stack_words: int) -> None:
         super().__init__(file, name, stack_words)
         self.build, self._template = build, template
-        self._read = dict[str, CudaKernel]()
+        self._read = dict[tuple[str, str], CudaKernel]()
 
     def read(self, bench: Bench) -> "CudaKernel":
-        """Return it as a run reads scopes, if it has one that is smaller than the system."""
-        if not any(_IS_NARROW.match(site.sync) for site in self.sites):
+        """Return it as a run reads scopes, if it has one that is smaller than the system, and vectors that it polls."""
+        open_in = [name for name, of in _OPENS.items() if any(of.match(site.sync) for site in self.sites)]
+        build = self.build._replace(**{name: bench.reading(name) for name in open_in})
+        if build == self.build:
             return self
-        how = bench.reading("scopes")
-        if how == self.build.scopes:
-            return self
-        build = self.build._replace(scopes=how)
-        return self._read.setdefault(how, CudaKernel(self.file, self.name, self._template, build, self.stack_words))
+        key = build.scopes, build.vectors
+        return self._read.setdefault(key, CudaKernel(self.file, self.name, self._template, build, self.stack_words))
 
     def _names(self) -> tuple[str, ...]:
         listed = [each for each in re.split(r",(?![^<>]*>)", self._head[2]) if each.strip() not in ("", "void")]
@@ -78,7 +82,8 @@ class CudaKernel(foreign.CKernel):
         atomics = ", ".join(f"XCCL_ATOMIC_{name}" for name in ptx.ATOMICS)
         numbers = f"XCCL_SIZE_BITS = {SIZE_BITS}, XCCL_RANKS_MOST = {RANKS_MOST}, XCCL_OUT_OF_SCOPE = {OUT_OF_SCOPE}"
         known = [f"enum {{ {each} }};" for each in (words, f"{atomics}, XCCL_ATOMICS", numbers)]
-        known += [f"#define XCCL_IS_WIDE {int(self.build.scopes == 'wide')}", '#include "xccl_cuda.h"']
+        known += [f"#define XCCL_IS_WIDE {int(self.build.scopes == 'wide')}"]
+        known += [f"#define XCCL_IS_WHOLE {int(self.build.vectors == 'whole')}", '#include "xccl_cuda.h"']
         known += [_INLINED, '#include "cuda_runtime.h"']
         known += [f"#define {name} {value}" for name, value in self.build.defines.items()]
         flags = ("-ffp-contract=off", *(f"-I{each}" for each in (INCLUDE, *self.build.include)))

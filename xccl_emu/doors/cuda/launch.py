@@ -26,6 +26,8 @@ READ_AS = (
 )
 """What a proof rests on: where the machine orders more than PTX does."""
 
+RELIES_ON = "it relies on aligned accesses of up to 16 bytes by one instruction being whole, which PTX does not promise"
+
 Sizes = int | Sequence[int]
 """The size of a grid or a block: x, or up to three of x, y and z."""
 
@@ -58,6 +60,8 @@ class Gpus:
         """
         kernel = kernel.read(self.bench)
         self.bench.assumes(READ_AS)
+        if kernel.build.vectors == "whole":
+            self.bench.assumes(RELIES_ON)
         for code, meaning in STOPS.items():
             self.bench.stop(code, meaning)
         blocks, grid_word = _sizes("grid", grid, self.blocks)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from xccl_emu.doors.cuda import assembly, ptx
+from xccl_emu.lang import requests as rq
 from xccl_emu.lang.foreign import image, rewriting
 from xccl_emu.lang.foreign.rewriting import BITS, TYPE, VALUE
 
@@ -117,12 +118,14 @@ class _Lowered(rewriting.Module):
             yield row
             return
         sizes = (int(each) for each in (align or 1, of_source or 8, nbytes if nbytes.isdigit() else 1))
-        step = f"i64 {math.gcd(8, *sizes)}"
-        store = f"{self.site(row, 'store')}, ptr {target}"
+        load_line, load, store_line, store = (
+            self.site(row, each) for each in ("load_line", "load", "store_line", "store")
+        )
         if byte:
-            given = f"fill({store}, i8 {source}, i64 {nbytes}, {step})"
+            given = f"fill({store}, ptr {target}, i8 {source}, i64 {nbytes}, i64 {math.gcd(8, *sizes)})"
         else:
-            given = f"copy({self.site(row, 'load')}, {store}, ptr {source}, i64 {nbytes}, {step})"
+            sites, step = f"{load_line}, {load}, {store_line}, {store}", math.gcd(rq.LINE_BYTES, *sizes)
+            given = f"copy({sites}, ptr {target}, ptr {source}, i64 {nbytes}, i64 {step})"
         yield f"  call void @xccl_ours_{given}{self.debug(row)}"
 
 

@@ -74,9 +74,10 @@ class Instruction(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Return its name in reports: opcode, order and scope."""
+        """Return its name in reports: opcode, order and scope, and of a vector how many elements it has."""
         has_scope = self.row.opcode in DEFAULT and self.row.order not in ("weak", "volatile")
-        return ".".join([self.row.opcode, self.row.order, *([self.scope] if has_scope else [])])
+        vector = [f"v{self.elements}"] if self.elements > 1 else []
+        return ".".join([self.row.opcode, self.row.order, *([self.scope] if has_scope else []), *vector])
 
 
 def instructions(text: str) -> Iterator[Instruction]:

@@ -26,7 +26,7 @@ GUARD_BYTES = 1 << 19
 """Below it, where nothing may be touched."""
 _CONTROL_BYTES = 1 << 12
 _SIGNAL_STACK_BYTES = 1 << 16
-_LOWEST_WORD, _PROTECT_WORD, _SET_DEFAULT_WORD, _PREVIOUS_WORD = range(6, 10)
+_LOWEST_WORD, _PROTECT_WORD, _SET_DEFAULT_WORD, _PREVIOUS_WORD = range(7, 11)
 """Offsets of the words at `TOP`, as `struct control` has them."""
 
 _FIRST, _SLOT_BYTES, _SLOTS = 0x6100_0000_0000, 1 << 22, 1 << 20

@@ -65,16 +65,42 @@ XCCL_OURS_INLINED void xccl_ours_write(const xccl_site *site, void *to, int64_t 
     if (XCCL_IS_OWN(to)) xccl_ours_write_own(to, word, nbytes);
     else xccl_written(site, XCCL_OP_STORE, int64_t(to), word, nbytes);
 }
-XCCL_OURS_INLINED void xccl_ours_copy(const xccl_site *load, const xccl_site *store, void *to, const void *from,
-                                      int64_t nbytes, int64_t step) {
-    bool from_own = XCCL_IS_OWN(from), to_own = XCCL_IS_OWN(to);
+/* What one instruction accesses, up to 16 bytes: at once where vectors are whole (XCCL_IS_WHOLE), else by elements. */
+typedef unsigned __int128 xccl_line;
+XCCL_OURS_INLINED xccl_line xccl_ours_read_vector(const xccl_site *line, const xccl_site *load, const void *from,
+                                                  int64_t nbytes, int64_t step) {
+    if (XCCL_IS_WHOLE && !XCCL_IS_OWN(from)) {
+        if (nbytes < 16) return uint64_t(xccl_ask(load, XCCL_OP_LOAD, int64_t(from), nbytes, 0, 0, 0, 0));
+        uint64_t low = xccl_ask(line, XCCL_OP_LOAD_LINE, int64_t(from), 0, 0, 0, 0, 0);
+        return xccl_line(uint64_t(xccl_high())) << 64 | low;
+    }
+    xccl_line words = 0, mask = (xccl_line(1) << 8 * step) - 1;
     for (int64_t i = 0; i < nbytes; i += step) {
-        const char *source = (const char *)from + i;
-        char *target = (char *)to + i;
-        int64_t word = from_own ? xccl_ours_read_own(source, step)
-                                : xccl_ask(load, XCCL_OP_LOAD, int64_t(source), step, 0, 0, 0, 0);
-        if (to_own) xccl_ours_write_own(target, word, step);
-        else xccl_written(store, XCCL_OP_STORE, int64_t(target), word, step);
+        const char *at = (const char *)from + i;
+        int64_t word = XCCL_IS_WHOLE ? xccl_ours_read_own(at, step) : xccl_ours_read(load, at, step);
+        words |= (xccl_line(word) & mask) << 8 * i;
+    }
+    return words;
+}
+XCCL_OURS_INLINED void xccl_ours_write_vector(const xccl_site *line, const xccl_site *store, void *to, xccl_line words,
+                                              int64_t nbytes, int64_t step) {
+    if (XCCL_IS_WHOLE && !XCCL_IS_OWN(to)) {
+        if (nbytes < 16) xccl_written(store, XCCL_OP_STORE, int64_t(to), int64_t(words), nbytes);
+        else xccl_written(line, XCCL_OP_STORE_LINE, int64_t(to), int64_t(words), int64_t(words >> 64));
+        return;
+    }
+    for (int64_t i = 0; i < nbytes; i += step) {
+        char *at = (char *)to + i;
+        if (XCCL_IS_WHOLE) xccl_ours_write_own(at, int64_t(words >> 8 * i), step);
+        else xccl_ours_write(store, at, int64_t(words >> 8 * i), step);
+    }
+}
+XCCL_OURS_INLINED void xccl_ours_copy(const xccl_site *load_line, const xccl_site *load, const xccl_site *store_line,
+                                      const xccl_site *store, void *to, const void *from, int64_t nbytes, int64_t step) {
+    int64_t part = step < 8 ? step : 8;
+    for (int64_t i = 0; i < nbytes; i += step) {
+        xccl_line words = xccl_ours_read_vector(load_line, load, (const char *)from + i, step, part);
+        xccl_ours_write_vector(store_line, store, (char *)to + i, words, step, part);
     }
 }
 XCCL_OURS_INLINED void xccl_ours_fill(const xccl_site *store, void *to, uint8_t byte, int64_t nbytes, int64_t step) {
