@@ -77,9 +77,9 @@ def test_a_check_leaves_the_reading_open() -> None:
 # ---- planted bugs, in the reading in which 16 bytes are whole
 
 HALVES = (
-    'asm volatile(PUT " [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(data.x), "r"(flag), "r"(data.y), "r"(flag) : "memory");',
-    'asm volatile("st.volatile.v2.u32 [%0+8], {%2, %3}; st.volatile.v2.u32 [%0], {%1, %3};"\n'
-    '::"l"(at), "r"(data.x), "r"(data.y), "r"(flag) : "memory");',
+    'asm volatile(PUT " [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(data.x), "r"(flag), "r"(data.y), "r"(flag)',
+    'asm volatile("st.volatile.v2.u32 [%0], {%1, %3}; st.volatile.v2.u32 [%0+8], {%2, %3};"\n'
+    '::"l"(at), "r"(data.x), "r"(data.y), "r"(flag)',
 )
 """Two stores of 8 bytes, each with its flag."""
 ONE_FLAG = ("while (first != flag || second != flag)", "while (first != flag)")

@@ -21,7 +21,8 @@ from .support import ORDERS
 GIVE = "xccl_store_line(line, 7, 1);"
 HALVES = "xccl_store(line, 7, 8); xccl_store(line + 8, 1, 8);"
 TAKE = 'do { low = xccl_load_line(line, .sync = "line"); high = xccl_high(); } while (high != 1);'
-WORDS = 'do { low = xccl_load(line, 8, .sync = "low"); high = xccl_load(line + 8, 8, .sync = "high"); } while (high != 1);'
+LOADS = 'low = xccl_load(line, 8, .sync = "low"); high = xccl_load(line + 8, 8, .sync = "high");'
+WORDS = f"do {{ {LOADS} }} while (high != 1);"
 
 
 def message(folder: Path, give: str, take: str) -> Any:
@@ -69,7 +70,7 @@ def test_halves_come_apart(give: str, take: str, wrong_in: tuple[str, ...], tmp_
 @pytest.mark.nojit
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_core_sees_its_own_lines_and_words_in_flight(order: str, tmp_path: Path) -> None:
-    """Of a line, and of what is stored over parts of it, the youngest bytes are seen."""
+    """The youngest bytes are seen of a line, and of what is stored over parts of it."""
     body = """xccl_store_line(line, 5, 6); xccl_store(line + 8, 9, 8); xccl_store(line + 4, 3, 4);
     int64_t low = xccl_load_line(line), high = xccl_high();
     return low == (5 | 3ll << 32) && high == 9 && xccl_load(line + 8, 8) == 9;"""
@@ -91,7 +92,7 @@ def give_back(line):
 @pytest.mark.parametrize("size", [{"scalar_cache": 2}, {"atomic_bytes": 8}], ids=str)
 def test_a_line_is_refused_where_it_is_not_whole(size: Mapping[str, int]) -> None:
     """Lines pass no cache, and 16 bytes have to become visible at once."""
-    pod = Pod(small_pod(1, app_bytes=0, meta_bytes=32, managed_bytes=0).with_(**size))
+    pod = Pod(small_pod(1, app_bytes=0, meta_bytes=64, managed_bytes=0).with_(**size))
     pod.launch(give_back, 0, [0], {"line": pod.meta(0)}, [pod.grant_meta("rw", 0)])
     with pytest.raises(AccessError, match=r"load_line: size out of range \(16, 8\)"):
         pod.run()

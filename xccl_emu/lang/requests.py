@@ -192,7 +192,7 @@ def store(address: int, value: int, nbytes: int = 8, step: int = 0, sync: str = 
 
 
 def load_line(address: int, step: int = 0, sync: str = "") -> Request:
-    """Read 16 bytes, aligned, at once, as `load` reads a word; returns the low 8, and leaves the high 8 to kernels in C.
+    """Read 16 bytes, aligned, at once, as `load` reads a word; returns the low 8 (a kernel in C: the rest too).
 
     The machine refuses it, and `store_line`, where a core has a cache or less than 16 bytes become visible at once.
     """

@@ -70,7 +70,8 @@ class _Call:
         if self.of.row.publishes:
             sites = (self._site("poll", named=True), self._site("quiet", named=True))
             yield from self._called("publish", *sites, f"i64 {int(self.of.scope == 'sys')}")
-        asks = {"load": self._load, "store": self._store, "atomic": self._atomic, "barrier": self._barrier}
+        asks = {"load": self._load, "store": self._store, "atomic": self._atomic, "barrier": self._barrier,
+                "meeting": self._meeting}
         if self.of.row.request:
             yield from asks[self.of.row.request]()
 
@@ -92,8 +93,8 @@ class _Call:
     def _store(self) -> Iterator[str]:
         pointer, values = (yield from self._pointer(0)), self._several(1)
         if len(values) == 1:
-            word = yield from self._word(values[0])
-            yield from self._called("write", self._site("store"), f"ptr {pointer}", f"i64 {word}", f"i64 {self.of.nbytes}")
+            word, nbytes = (yield from self._word(values[0])), self.of.nbytes
+            yield from self._called("write", self._site("store"), f"ptr {pointer}", f"i64 {word}", f"i64 {nbytes}")
         for place, some in self._lines(values) if len(values) > 1 else ():
             words = yield from self._packed(some)
             at = yield from self._moved(pointer, place)
@@ -133,26 +134,50 @@ class _Call:
     def _atomic(self) -> Iterator[str]:
         of, is_red = self.of, self.of.row.opcode == "red"
         given = of.operands[1 if is_red else 2 :]
-        if not of.atomic or of.kind == "f" or of.nbytes not in (4, 8) or of.elements > 1:
+        if not of.mode or of.kind == "f" or of.nbytes not in (4, 8) or of.elements > 1:
             raise self._refused("an atomic of this operation and type")
-        if len(given) != (2 if of.atomic == "cas" else 1):
+        if len(given) != (2 if of.mode == "cas" else 1):
             raise self._refused("an atomic with these operands")
         pointer = yield from self._pointer(0 if is_red else 1)
         old = self.module.new()
         value = yield from self._word(given[-1])
-        compare = (yield from self._word(given[0])) if of.atomic == "cas" else "0"
+        compare = (yield from self._word(given[0])) if of.mode == "cas" else "0"
         sites = [self._site(each, named=True) for each in ("load", "compare_swap", "atomic_add")]
-        how = ptx.ATOMICS.index(of.atomic) + len(ptx.ATOMICS) * (of.kind == "s")
+        how = ptx.ATOMICS.index(of.mode) + len(ptx.ATOMICS) * (of.kind == "s")
         words = (f"i64 {how}", f"i64 {value}", f"i64 {compare}", f"i64 {of.nbytes}")
         yield from self._called("atomic", *sites, f"ptr {pointer}", *words, result=old)
         if not is_red:
             yield from self._written(of.operands[0], old)
 
     def _barrier(self) -> Iterator[str]:
+        if self.of.mode:
+            yield from self._met("strong", self.of.operands[0], "0")
+            return
         if self.of.operands != ("0",):
             raise self._refused("a barrier other than 0, or of some of the block's threads,")
-        sites = [self._site("store", True, "strong"), *(self._site(each, True) for each in ("quiet", "arrive"))]
-        yield from self._called("barrier", *sites, self._site("await_group", True))
+        named = [self._site(each, True) for each in ("quiet", "arrive", "await_group", "poll")]
+        yield from self._called("barrier", self._site("store", True, "strong"), *named)
+
+    def _meeting(self) -> Iterator[str]:
+        """Lanes of a warp meet, and one of them learns what others have brought."""
+        of, found = self.of, self.module.new()
+        if of.kind == "f" or of.nbytes != 4 or len(of.operands) != (5 if of.mode in ptx.SHUFFLES else 3):
+            raise self._refused("lanes that meet with these operands and this type")
+        given = ["0", "0"]
+        for i, operand in enumerate(of.operands[2:-1]):
+            given[i] = yield from self._word(operand)
+        yield from self._met("", of.operands[-1], of.operands[1])
+        words = ", ".join(f"i64 {each}" for each in given)
+        how = (ptx.SHUFFLES + ptx.MODES["vote"]).index(of.mode)
+        yield from self._called("learn", self._site("load"), f"i64 {how}", words, result=found)
+        yield from self._written(of.operands[0], found)
+
+    def _met(self, order: str, mask: str, brought: str) -> Iterator[str]:
+        """A request that all lanes of a mask make, who bring a word each."""
+        store = self._site("store_line", order=order)
+        sites = (self._site("quiet", named=True), store, self._site("poll", named=True), self._site("fail"))
+        words = (yield from self._word(mask)), (yield from self._word(brought))
+        yield from self._called("meet", *sites, *(f"i64 {each}" for each in words), f"i64 {int(bool(order))}")
 
     # ---- calls and operands
 

@@ -17,18 +17,29 @@ STACK_WORDS = 256
 
 KEPT = tuple(f"xccl_{name}" for name in (
     "thread", "block", "block_dim", "grid_dim", "rank", "ranks", "rank_bytes", "said", "barriers", "wrote",
+    "shared", "lanes", "meetings",
 ))  # fmt: skip
 """Parameters in front of the kernel's own: who a thread is, where it says that it has come to a barrier, to how
-many it has come, and to which ranks it has written."""
-SIZE_BITS, RANKS_MOST, OUT_OF_SCOPE = 20, 32, 0xCD00
-"""Bits of a size in a word that has three; ranks, which are bits of one; the code of a stop (`launch.STOPS`)."""
+many it has come, to which ranks it has written, where its block's shared variables are, where lanes of its warps
+meet, and how often it has met others."""
+SIZE_BITS, RANKS_MOST, WARP = 20, 32, 32
+"""Bits of a size in a word that has three; ranks, which are bits of one; threads of a warp."""
+OUT_OF_SCOPE, PART_OF_WARP = 0xCD00, 0xCD01
+"""Codes of stops (`launch.STOPS`)."""
+MEETING_BYTES, SHARED_MOST = 32, 1 << 20
+"""A thread's place at meetings: two lines, which take turns; and what no block shares so much of."""
 
+_NUMBERS = {
+    "SIZE_BITS": SIZE_BITS, "RANKS_MOST": RANKS_MOST, "WARP": WARP, "OUT_OF_SCOPE": OUT_OF_SCOPE,
+    "PART_OF_WARP": PART_OF_WARP, "MEETING_BYTES": MEETING_BYTES, "SHARED_MOST": SHARED_MOST,
+}  # fmt: skip
+"""What the headers have to know."""
 _PARAM = re.compile(r".*?[\s*&](\w+)(?:\s*\[\w*\])?", re.DOTALL)
 _OPENS = {
     "scopes": re.compile(r"bar(?:rier)?\.|(?:(?:fence|membar)\.\w+|\w+\.(?:release|acq_rel))\.(?!sys\b)"),
     "vectors": re.compile(r"ld\..*\.v\d"),
 }
-"""By a reading: matches names of what has it, that is what is ordered for a block or a GPU, and vectors that are polled."""
+"""By a reading: matches names of what is read so, that is what is ordered for a block or a GPU, and polled vectors."""
 _INLINED = "#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)"
 
 
@@ -80,8 +91,9 @@ class CudaKernel(foreign.CKernel):
     def _unit(self) -> compiler.Unit:
         words = ", ".join(name.upper() for name in KEPT)
         atomics = ", ".join(f"XCCL_ATOMIC_{name}" for name in ptx.ATOMICS)
-        numbers = f"XCCL_SIZE_BITS = {SIZE_BITS}, XCCL_RANKS_MOST = {RANKS_MOST}, XCCL_OUT_OF_SCOPE = {OUT_OF_SCOPE}"
-        known = [f"enum {{ {each} }};" for each in (words, f"{atomics}, XCCL_ATOMICS", numbers)]
+        meetings = ", ".join(f"XCCL_LEARN_{name}" for name in (*ptx.SHUFFLES, *ptx.MODES["vote"]))
+        numbers = ", ".join(f"XCCL_{name} = {value}" for name, value in _NUMBERS.items())
+        known = [f"enum {{ {each} }};" for each in (words, f"{atomics}, XCCL_ATOMICS", meetings, numbers)]
         known += [f"#define XCCL_IS_WIDE {int(self.build.scopes == 'wide')}"]
         known += [f"#define XCCL_IS_WHOLE {int(self.build.vectors == 'whole')}", '#include "xccl_cuda.h"']
         known += [_INLINED, '#include "cuda_runtime.h"']
@@ -92,6 +104,11 @@ class CudaKernel(foreign.CKernel):
             self.stack_words, before="#pragma clang attribute pop", head="\n".join(known), flags=flags,
             kept=len(KEPT), follows=LOWERING,
         )  # fmt: skip
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes of the shared variables of a block."""
+        return self._made[0].shared_bytes
 
     def before(self, kernels: tuple[foreign.CKernel, ...], counted: bool) -> foreign.CKernel:
         """Raises KernelError: a stream of launches is not there yet."""

@@ -27,6 +27,7 @@ _HEAD = re.compile(r"define .*@(\w+)\((.*)\)")
 _LINKAGE = re.compile(r"(?<=define )(?:(?:linkonce_odr|weak_odr|dso_local|hidden|internal) )*(?!.*@xccl_body\()")
 _BYVAL = re.compile(r"ptr [^,]*\bbyval\([^)]*\)[^,]* (%\w+)")
 _MADE = re.compile(rf"\s*(\S+) = (?:alloca\b|getelementptr\b.*?, ptr ({VALUE})(?:,|$))")
+_SHARED = 'section "xccl_shared"'
 _CONSTANT = re.compile(r"(@\S+) = .*\bconstant\b")
 _LOAD = re.compile(rf"\s*(\S+) = load (volatile )?({TYPE}), ptr ({VALUE}), align \d+(?=,|$)")
 _STORE = re.compile(rf"\s*store (?:volatile )?({TYPE}) ({VALUE}), ptr ({VALUE}), align \d+(?=,|$)")
@@ -64,8 +65,11 @@ class _Lowered(rewriting.Module):
     def lines(self) -> Iterator[str]:
         """The lines of the module; sites are at its end."""
         constants = {match[1] for row in self.rows if (match := _CONSTANT.match(row))}
+        has_shared = any(row.startswith("@") and _SHARED in row for row in self.rows)
         is_ours = False
         for row in self.rows:
+            if row.startswith("declare ") and "@xccl_has_shared()" in row:
+                row = f"define internal i64 @xccl_has_shared() alwaysinline {{ ret i64 {int(has_shared)} }}"
             if head := _HEAD.match(row):
                 self.own, is_ours = constants | {*_BYVAL.findall(head[2])}, head[1].startswith("xccl_ours_")
                 row = _LINKAGE.sub("internal ", row)  # what is inlined everywhere, and its sites, fall away

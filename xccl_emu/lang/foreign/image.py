@@ -121,6 +121,11 @@ class Image:
         return self.symbols["xccl_data_end"] > self.symbols["xccl_data_begin"]
 
     @property
+    def shared_bytes(self) -> int:
+        """Bytes of what the threads of a block share."""
+        return self.symbols["xccl_shared_end"] - self.symbols["xccl_shared_begin"]
+
+    @property
     def writable(self) -> list[str]:
         """The names of variables that could be written."""
         begin, end = self.symbols["xccl_data_begin"], self.symbols["xccl_data_end"]

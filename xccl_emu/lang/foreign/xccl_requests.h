@@ -115,7 +115,7 @@ enum {
 #define xccl_store(address, value, nbytes, ...) \
     XCCL_ASK("store", XCCL_OP_STORE, address, value, nbytes, 0, 0, 0, __VA_ARGS__)
 
-/* Read 16 bytes, aligned, at once, as `load` reads a word; returns the low 8, and leaves the high 8 to kernels in C. */
+/* Read 16 bytes, aligned, at once, as `load` reads a word; returns the low 8 (a kernel in C: the rest too). */
 #define xccl_load_line(address, ...) \
     XCCL_ASK("load_line", XCCL_OP_LOAD_LINE, address, 0, 0, 0, 0, 0, __VA_ARGS__)
 
