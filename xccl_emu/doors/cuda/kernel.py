@@ -37,7 +37,7 @@ _NUMBERS = {
 _PARAM = re.compile(r".*?[\s*&](\w+)(?:\s*\[\w*\])?", re.DOTALL)
 _OPENS = {
     "scopes": re.compile(r"bar(?:rier)?\.|(?:(?:fence|membar)\.\w+|\w+\.(?:release|acq_rel))\.(?!sys\b)"),
-    "vectors": re.compile(r"ld\..*\.v\d"),
+    "vectors": re.compile(r"ld\.(?:\w+\.)+v\d"),
 }
 """By a reading: matches names of what is read so, that is what is ordered for a block or a GPU, and polled vectors."""
 _INLINED = "#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)"
@@ -49,10 +49,8 @@ class Build(NamedTuple):
     defines: Mapping[str, str | int]
     include: tuple[Path, ...]
     """Folders of headers, which are searched after ours."""
-    scopes: str = READINGS["scopes"][1]
-    """How its barriers and scopes smaller than the system are read: here the stronger way, which drops no request."""
-    vectors: str = READINGS["vectors"][2]
-    """How accesses of several elements are read: here the weaker way."""
+    read: tuple[str, str] = (READINGS["scopes"][1], READINGS["vectors"][2])
+    """How it is read, by what is in `_OPENS`: here no request is dropped, and none is of several elements."""
 
 
 class CudaKernel(foreign.CKernel):
@@ -67,12 +65,26 @@ class CudaKernel(foreign.CKernel):
 
     def read(self, bench: Bench) -> "CudaKernel":
         """Return it as a run reads scopes, if it has one that is smaller than the system, and vectors that it polls."""
-        open_in = [name for name, of in _OPENS.items() if any(of.match(site.sync) for site in self.sites)]
-        build = self.build._replace(**{name: bench.reading(name) for name in open_in})
-        if build == self.build:
+        scopes, vectors = (
+            bench.reading(name) if any(of.match(site.sync) for site in self.sites) else usual
+            for (name, of), usual in zip(_OPENS.items(), self.build.read, strict=True)
+        )
+        if (scopes, vectors) == self.build.read:
             return self
-        key = build.scopes, build.vectors
-        return self._read.setdefault(key, CudaKernel(self.file, self.name, self._template, build, self.stack_words))
+        other = CudaKernel(
+            self.file, self.name, self._template, self.build._replace(read=(scopes, vectors)), self.stack_words
+        )
+        return self._read.setdefault((scopes, vectors), other)
+
+    @property
+    def is_wide(self) -> bool:
+        """Return whether what it orders for a block or a GPU is for all ranks."""
+        return self.build.read[0] == "wide"
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether it makes accesses of several elements at once."""
+        return self.build.read[1] == "whole"
 
     def _names(self) -> tuple[str, ...]:
         listed = [each for each in re.split(r",(?![^<>]*>)", self._head[2]) if each.strip() not in ("", "void")]
@@ -94,8 +106,8 @@ class CudaKernel(foreign.CKernel):
         meetings = ", ".join(f"XCCL_LEARN_{name}" for name in (*ptx.SHUFFLES, *ptx.MODES["vote"]))
         numbers = ", ".join(f"XCCL_{name} = {value}" for name, value in _NUMBERS.items())
         known = [f"enum {{ {each} }};" for each in (words, f"{atomics}, XCCL_ATOMICS", meetings, numbers)]
-        known += [f"#define XCCL_IS_WIDE {int(self.build.scopes == 'wide')}"]
-        known += [f"#define XCCL_IS_WHOLE {int(self.build.vectors == 'whole')}", '#include "xccl_cuda.h"']
+        known += [f"#define XCCL_IS_WIDE {int(self.is_wide)}"]
+        known += [f"#define XCCL_IS_WHOLE {int(self.is_whole)}", '#include "xccl_cuda.h"']
         known += [_INLINED, '#include "cuda_runtime.h"']
         known += [f"#define {name} {value}" for name, value in self.build.defines.items()]
         flags = ("-ffp-contract=off", *(f"-I{each}" for each in (INCLUDE, *self.build.include)))

@@ -76,7 +76,7 @@ class Gpus:
         """
         kernel = kernel.read(self.bench)
         self.bench.assumes(READ_AS)
-        if kernel.build.vectors == "whole":
+        if kernel.is_whole:
             self.bench.assumes(RELIES_ON)
         for code, meaning in STOPS.items():
             self.bench.stop(code, meaning)
