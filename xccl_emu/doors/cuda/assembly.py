@@ -82,7 +82,8 @@ class _Call:
             given = (self._site("load", self.of.row.named), f"ptr {pointer}", f"i64 {self.of.nbytes}")
             yield from self._called("read", *given, result=word)
             yield from self._written(targets[0], word)
-        for place, some in self._lines(targets) if len(targets) > 1 else ():
+            return
+        for place, some in self._lines(targets):
             words, at = self.module.new(), (yield from self._moved(pointer, place))
             sites = [self._site(each, self.of.row.named) for each in ("load_line", "load")]
             yield from self._called("read_vector", *sites, f"ptr {at}", *self._sizes(some), result=words, kind="i128")
@@ -95,14 +96,15 @@ class _Call:
         if len(values) == 1:
             word, nbytes = (yield from self._word(values[0])), self.of.nbytes
             yield from self._called("write", self._site("store"), f"ptr {pointer}", f"i64 {word}", f"i64 {nbytes}")
-        for place, some in self._lines(values) if len(values) > 1 else ():
+            return
+        for place, some in self._lines(values):
             words = yield from self._packed(some)
             at = yield from self._moved(pointer, place)
             sites = [self._site(each) for each in ("store_line", "store")]
             yield from self._called("write_vector", *sites, f"ptr {at}", f"i128 {words}", *self._sizes(some))
 
     def _lines(self, several: list[str]) -> Iterator[tuple[int, list[str]]]:
-        """What of a vector may be one access, and where: up to 16 bytes."""
+        """The parts of a vector that may be one access, up to 16 bytes, and where they begin."""
         most = rq.LINE_BYTES // self.of.nbytes
         for first in range(0, len(several), most):
             yield first * self.of.nbytes, several[first : first + most]

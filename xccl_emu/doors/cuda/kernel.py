@@ -27,7 +27,7 @@ SIZE_BITS, RANKS_MOST, WARP = 20, 32, 32
 OUT_OF_SCOPE, PART_OF_WARP = 0xCD00, 0xCD01
 """Codes of stops (`launch.STOPS`)."""
 MEETING_BYTES, SHARED_MOST = 32, 1 << 20
-"""A thread's place at meetings: two lines, which take turns; and what no block shares so much of."""
+"""A thread's place at meetings: two lines, which take turns; and more bytes than any block shares."""
 
 _NUMBERS = {
     "SIZE_BITS": SIZE_BITS, "RANKS_MOST": RANKS_MOST, "WARP": WARP, "OUT_OF_SCOPE": OUT_OF_SCOPE,
