@@ -17,6 +17,7 @@ from xccl_emu.doors.cuda import launch
 from xccl_emu.machine import small_pod
 from xccl_emu.protocol import Bench, registry
 from xccl_emu.protocol.case import Case
+from xccl_emu.timing.run import VirtualTime
 
 pytestmark = pytest.mark.skipif(not has_clang(), reason="no clang: kernels in CUDA C++ are not compiled here")
 
@@ -49,6 +50,16 @@ def test_runs_end_with_the_sum(of: Any, order: str) -> None:
     case = of(ranks=3, threads=2, packets=2, calls=3).with_pod_options(**WHOLE)
     found = check(case, order=order, policy="random", schedules=3)
     assert (found.verdict, found.reason) == (NO_VIOLATION, f"{launch.READ_AS}; {launch.RELIES_ON}")
+
+
+@pytest.mark.parametrize("of", [Packets, Poisoned])
+def test_it_ends_in_virtual_time(of: Any) -> None:
+    """Whoever polls packets sees those of its time, and goes on."""
+    trial = of(calls=2).with_pod_options(**WHOLE).build("sc")
+    trial.pod.policy = VirtualTime()
+    trial.pod.run()
+    found = [trial.pod.span(each.address, len(each.data)).tobytes() for each in trial.expected]
+    assert found == [each.data for each in trial.expected]
 
 
 @pytest.mark.slow
