@@ -108,7 +108,8 @@ def test_a_volatile_pointer_is_ptx_s_volatile() -> None:
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ('asm volatile("shfl.sync.idx.b32 %0, %1, 0, 31, -1;" : "=r"(out[0]) : "r"(1));', "`shfl.sync.idx.b32`"),
+        ('asm volatile("redux.sync.add.s32 %0, %1, -1;" : "=r"(out[0]) : "r"(1));', "`redux.sync.add.s32`"),
+        ('asm volatile("shfl.sync.idx.b64 %0, %1, 0, 31, -1;" : "=l"(out) : "l"(in));', "lanes that meet with these"),
         ('asm volatile("ld.global.b128 %0, [%1];" : "=r"(out[0]) : "l"(in));', r"its part `\.b128`"),
         ('asm volatile("st.local.u32 [%0], %1;" :: "l"(out), "r"(1));', r"its part `\.local`"),
         ('asm volatile("st.acquire.sys.u32 [%0], %1;" :: "l"(out), "r"(1));', "`st.acquire.sys.u32`"),
@@ -129,8 +130,8 @@ def test_what_is_not_there_is_refused_by_its_name_and_line(body: str, says: str,
 @needs_clang
 def test_a_name_that_the_headers_lack_is_the_compiler_s_error(tmp_path: Path) -> None:
     """It says the name and the line."""
-    with pytest.raises(KernelError, match=r"k\.cu:3:\d+: error: .*__shfl_sync"):
-        _ = cuda.cuda_kernel(source(tmp_path, "out[0] = __shfl_sync(-1, in[0], 0);"), "k").sites
+    with pytest.raises(KernelError, match=r"k\.cu:3:\d+: error: .*__reduce_add_sync"):
+        _ = cuda.cuda_kernel(source(tmp_path, "out[0] = __reduce_add_sync(-1, in[0]);"), "k").sites
 
 
 @needs_clang

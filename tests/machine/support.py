@@ -47,6 +47,10 @@ def issue(op, a, b, c, d, e):
         result = yield rq.load(a, b)
     elif op == rq.OP_STORE:
         yield rq.store(a, b, c)
+    elif op == rq.OP_LOAD_LINE:
+        result = yield rq.load_line(a)
+    elif op == rq.OP_STORE_LINE:
+        yield rq.store_line(a, b, c)
     elif op == rq.OP_ATOMIC_ADD:
         result = yield rq.atomic_add(a, b)
     elif op == rq.OP_COMPARE_SWAP:

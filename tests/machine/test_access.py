@@ -92,6 +92,8 @@ def _legal(op: int, a: int, b: int, c: int, d: int, e: int) -> bool:
     rules = {
         "load": lambda: b in (1, 2, 4, 8) and _memory(a, b, "r", b),
         "store": lambda: c in (1, 2, 4, 8) and _memory(a, c, "w", c),
+        "load_line": lambda: _memory(a, 16, "r", 16),
+        "store_line": lambda: _memory(a, 16, "w", 16),
         "atomic_add": lambda: _memory(a, 8, "r", 8) and _memory(a, 8, "w", 8),
         "compare_swap": lambda: _memory(a, 8, "r", 8) and _memory(a, 8, "w", 8),
         "poll": lambda: _pollable(a, b, d, e),

@@ -44,17 +44,17 @@ def test_codes_are_places_in_the_table() -> None:
 def test_sets_follow_from_rows() -> None:
     """What each set has, by hand: a row that is wrong changes one of them."""
     assert ops.names(ops.ATOMICS) == {"atomic_add", "compare_swap"}
-    assert ops.names(ops.SCALAR_WRITES) == {"store", "atomic_add", "compare_swap"}
-    assert ops.names(ops.WORDS) == {"load", "store", "atomic_add", "compare_swap", "poll"}
+    assert ops.names(ops.SCALAR_WRITES) == {"store", "atomic_add", "compare_swap", "store_line"}
+    assert ops.names(ops.WORDS) == {"load", "store", "atomic_add", "compare_swap", "poll", "load_line", "store_line"}
     assert ops.names(ops.BUFFER_WORDS) == {"ub_load", "validate", "ub_store"}
     assert ops.names(ops.TRANSFERS) == {"mtu_in", "mtu_out", "mtu_add", "put_signal", "put", "add", "fence"}
     assert ops.names(ops.COPIES_OUT) == {"mtu_out", "mtu_add", "put_signal"}
     assert ops.names(ops.COPIES_IN) == {"mtu_in"}
     assert ops.names(ops.COPIES) == {"mtu_in", "mtu_out", "mtu_add", "put_signal", "dma"}
-    assert ops.names(ops.FETCHES) == {"load", "mtu_in", "dma"}
+    assert ops.names(ops.FETCHES) == {"load", "mtu_in", "dma", "load_line"}
     assert ops.names(ops.VECTORS) == {name for name in rq.OPERATIONS if name.startswith("v_")}
-    assert ops.names(ops.LOOKS) == {"load", "poll", "poll_any"}
-    assert (ops.names(ops.LOADS), ops.names(ops.STORES)) == ({"load"}, {"store"})
+    assert ops.names(ops.LOOKS) == {"load", "poll", "poll_any", "load_line"}
+    assert (ops.names(ops.LOADS), ops.names(ops.STORES)) == ({"load", "load_line"}, {"store", "store_line"})
     assert ops.names(ops.DRAINS) == {"quiet", "return"}
     assert ops.names(ops.FLAGS) == {"set_flag", "wait_flag"}
     assert (ops.names(ops.EVENT_SETS), ops.names(ops.EVENT_WAITS)) == ({"set_flag"}, {"wait_flag"})
@@ -64,6 +64,7 @@ def test_sets_follow_from_rows() -> None:
     assert (ops.names(ops.ARRIVALS), ops.names(ops.GROUP_WAITS)) == ({"arrive"}, {"await_group"})
     assert ops.names(ops.AWAITS_OTHERS) == {"poll", "poll_any", "await_group"}
     assert ops.names(ops.ADDS) == {"atomic_add", "mtu_add", "add"}
+    assert ops.names(ops.LINES) == {"load_line", "store_line"}
     assert ops.names(ops.CACHED) == {"load", "store"}
     assert ops.names(ops.WAITS) == {"return", "poll", "poll_any", "quiet", "await_group", "wait_flag"}
     assert ops.names(ops.POLLS) == {"poll", "poll_any"}

@@ -66,7 +66,8 @@ RUNS, RUN_SECONDS = 200, 0.5
 SECONDS_LEAST = 0.01
 _IF = {"barrier": ("barriers wait for visibility", "they only drain"),
        "sync_all": ("SyncAll drains", "SyncAll only arrives"),
-       "scopes": ("what is ordered for a block or a GPU is for all ranks", "it is for nobody else")}  # fmt: skip
+       "scopes": ("what is ordered for a block or a GPU is for all ranks", "it is for nobody else"),
+       "vectors": ("an access of up to 16 bytes by one instruction is whole", "it is made by elements")}  # fmt: skip
 """What each reading says, the stronger and the weaker one."""
 
 

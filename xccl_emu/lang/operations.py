@@ -79,6 +79,8 @@ MARKERS = FLAGS | FENCES
 """What a pipe passes, and touches nothing: events and fences."""
 CACHED = _those(lambda row: row.word and (row.reads or row.writes) and not row.waits)
 """What goes through the cache of a scalar unit that has one."""
+LINES = _those(lambda row: row.unit == rq.LINE_BYTES)
+"""What the scalar unit reads or writes of 16 bytes at once."""
 
 BUFFER_READS = _those(lambda row: row.pipe == SCALAR and row.takes)
 BUFFER_WORDS = BUFFER_READS | _those(lambda row: row.pipe == SCALAR and row.fills)
@@ -103,6 +105,7 @@ def _places(name: str) -> Any:
 FIRST, SECOND, THIRD = 1, 2, 3
 """Places of the first operands of any request."""
 LOAD, STORE, POLL, POLL_ANY, DCCI = map(_places, ("load", "store", "poll", "poll_any", "dcci"))
+LOAD_LINE, STORE_LINE = map(_places, ("load_line", "store_line"))
 ATOMIC, COMPARE_SWAP, UB_STORE, FLAG = map(_places, ("atomic_add", "compare_swap", "ub_store", "set_flag"))
 RETURN, AWAIT, CHOOSE, FAIL = map(_places, ("return", "await_group", "choose", "fail"))
 MTU_IN, OUT, PUT_SIGNAL, PUT, ADD, DMA = map(_places, ("mtu_in", "mtu_out", "put_signal", "put", "add", "dma"))

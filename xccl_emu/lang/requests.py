@@ -40,6 +40,9 @@ SIGNAL_SET, SIGNAL_ADD = 1, 2
 ANSWERS_MOST = 64
 """Answers that `choose` may have at most."""
 
+LINE_BYTES = 16
+"""Bytes that `load_line` and `store_line` access at once."""
+
 # Element types that the vector pipe reads and writes; FP32 is for what is added to an accumulator.
 BF16, FP16, FP32 = range(3)
 
@@ -156,6 +159,12 @@ TABLE = (
     Operation.vector("v_scale", "acc_ub count factor", takes="", fills="acc_ub"),
     Operation.vector("v_narrow", "acc_ub target_ub count dtype", takes="acc_ub"),
     Operation.vector("v_count", "ub target_ub count low high"),
+    # lines of the scalar unit
+    Operation("load_line", SCALAR, "address high", reads=("address", LINE_BYTES), unit=LINE_BYTES),
+    Operation(
+        "store_line", SCALAR, "address value high", writes=("address", LINE_BYTES), unit=LINE_BYTES,
+        shows="{value}, {high}",
+    ),
 )  # fmt: skip
 
 OPERATIONS = tuple(row.name for row in TABLE)
@@ -165,7 +174,8 @@ OPERATIONS = tuple(row.name for row in TABLE)
     OP_RETURN, OP_LOAD, OP_STORE, OP_ATOMIC_ADD, OP_COMPARE_SWAP, OP_POLL, OP_QUIET, OP_ARRIVE, OP_AWAIT_GROUP,
     OP_UB_LOAD, OP_VALIDATE, OP_UB_STORE, OP_SET_FLAG, OP_WAIT_FLAG, OP_FAIL, OP_DCCI, OP_CHOOSE, OP_POLL_ANY, OP_DMA,
     OP_MTU_IN, OP_MTU_OUT, OP_MTU_ADD, OP_PUT_SIGNAL, OP_PUT, OP_ADD, OP_FENCE, OP_V_QUANTIZE, OP_V_DEQUANTIZE,
-    OP_V_COPY, OP_V_FILL, OP_V_WIDEN, OP_V_AXPY, OP_V_ADD, OP_V_SCALE, OP_V_NARROW, OP_V_COUNT,
+    OP_V_COPY, OP_V_FILL, OP_V_WIDEN, OP_V_AXPY, OP_V_ADD, OP_V_SCALE, OP_V_NARROW, OP_V_COUNT, OP_LOAD_LINE,
+    OP_STORE_LINE,
 ) = range(len(TABLE))  # fmt: skip
 
 # ---- scalar: memory
@@ -179,6 +189,19 @@ def load(address: int, nbytes: int = 8, step: int = 0, sync: str = "") -> Reques
 def store(address: int, value: int, nbytes: int = 8, step: int = 0, sync: str = "", order: str = "") -> Request:
     """Write ``nbytes`` (1, 2, 4 or 8, aligned); becomes visible as the memory order says."""
     return (OP_STORE, address, value, nbytes, 0, 0, 0)
+
+
+def load_line(address: int, step: int = 0, sync: str = "") -> Request:
+    """Read 16 bytes, aligned, at once, as `load` reads a word; returns the low 8 (a kernel in C: the rest too).
+
+    The machine refuses it, and `store_line`, where a core has a cache or less than 16 bytes become visible at once.
+    """
+    return (OP_LOAD_LINE, address, 0, 0, 0, 0, 0)
+
+
+def store_line(address: int, value: int, high: int, step: int = 0, sync: str = "", order: str = "") -> Request:
+    """Write 16 bytes, aligned, at once, the low 8 and the high 8; becomes visible as the memory order says."""
+    return (OP_STORE_LINE, address, value, high, 0, 0, 0)
 
 
 def atomic_add(address: int, value: int, step: int = 0, sync: str = "", order: str = "") -> Request:

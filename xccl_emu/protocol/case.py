@@ -82,6 +82,7 @@ POD_SIZES = (
         ("sync_all", "Whether SyncAll holds such a barrier, or is arrival and nothing else."),
         ("hazards", "Whether a core resolves hazards of its data buffer, or an event or PipeBarrier<PIPE_V> must."),
         ("scopes", "Whether what CUDA orders for a block or a GPU, barriers too, is visible to all ranks, or to none."),
+        ("vectors", "Whether CUDA's accesses of several elements, up to 16 bytes, are made at once, or one by one."),
         ("owners", "Of bytes whose owners nobody names: due when these have returned, or when everything has drained."),
     )),
 )  # fmt: skip

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import CapacityError, ConfigError
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang.requests import OPERATIONS
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.machine.state import map_bytes
@@ -185,7 +186,8 @@ class Times:
         first = {kernel: self._starts[tl.SITE_BASE] + n * ms.MAX_SITES for n, kernel in enumerate(pod.kernels)}
         for kernel, begin in first.items():
             for n, site in enumerate(kernel.sites):  # a flag says something to other cores, or looks for it
-                flag = site.operation == "atomic_add" or (site.operation in ("load", "store") and bool(site.sync))
+                named = bool(site.sync) and site.operation in ops.names(ops.LOADS | ops.STORES)
+                flag = named or site.operation == "atomic_add"
                 self.tm[begin + n] = tl.RELEASES * flag + tl.CHOSEN * (site.sync in chosen)
         begins = {core: first[launch.kernel] for core in pod.active_cores() if (launch := pod.launch_of(core))}
         self.tm[self.row(np.array([*begins], np.int64)) + tl.CORE_SITES] = [*begins.values()]

@@ -242,7 +242,7 @@ class Stepper:
         step = self._take(step)
         if room is not None and not step.failed:
             step = replace(step, room=self._with_writes(room))
-        if off and op != rq.OP_LOAD:
+        if off and not ops.LOADS >> op & 1:
             return step
         if self._note_queued(core, base, _Instruction(self._number, op, words, site)):
             return replace(step, issues=True, accesses=())
@@ -269,6 +269,9 @@ class Stepper:
             return f"condition {which_holds(self._mem, self._st, core, base, choice)} holds"
         if op == rq.OP_POLL and words.nbytes > 8 and 0 <= a <= self._mem.size - words.nbytes:
             return f"saw {format.some_bytes(self._mem[a : a + words.nbytes].tobytes())}"
+        if op == rq.OP_LOAD_LINE and 0 <= a <= self._mem.size - words.nbytes:
+            seen = [int(read_word(self._mem, self._st, core, base, a + at, 8)) for at in (0, 8)]
+            return f"saw {format.some_bytes(np.array(seen, np.int64).tobytes())}"
         if op == rq.OP_LOAD and self._pod.spec.scalar_cache and words.nbytes <= 8 and 0 <= a <= self._mem.size - 8:
             value = number(int(cache.value_seen(self._mem, self._st, core, a, words.nbytes, choice)))
             return f"saw {value}" + (" in its cache" if cache.is_hit(self._st, core, a, choice) else "")

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from xccl_emu.base.errors import KernelError
 from xccl_emu.doors.cuda import ptx
+from xccl_emu.lang import requests as rq
 from xccl_emu.lang.foreign import rewriting
 from xccl_emu.lang.foreign.rewriting import TYPE, VALUE
 
@@ -69,57 +70,124 @@ class _Call:
         if self.of.row.publishes:
             sites = (self._site("poll", named=True), self._site("quiet", named=True))
             yield from self._called("publish", *sites, f"i64 {int(self.of.scope == 'sys')}")
-        asks = {"load": self._load, "store": self._store, "atomic": self._atomic, "barrier": self._barrier}
+        asks = {"load": self._load, "store": self._store, "atomic": self._atomic, "barrier": self._barrier,
+                "meeting": self._meeting}
         if self.of.row.request:
             yield from asks[self.of.row.request]()
 
     def _load(self) -> Iterator[str]:
-        pointer = yield from self._pointer(1)
-        for i, target in enumerate(self._several(0)):
+        pointer, targets = (yield from self._pointer(1)), self._several(0)
+        if len(targets) == 1:
             word = self.module.new()
-            at = yield from self._moved(pointer, i * self.of.nbytes)
-            given = (self._site("load", self.of.row.named), f"ptr {at}", f"i64 {self.of.nbytes}")
+            given = (self._site("load", self.of.row.named), f"ptr {pointer}", f"i64 {self.of.nbytes}")
             yield from self._called("read", *given, result=word)
-            yield from self._written(target, word)
+            yield from self._written(targets[0], word)
+            return
+        for place, some in self._lines(targets):
+            words, at = self.module.new(), (yield from self._moved(pointer, place))
+            sites = [self._site(each, self.of.row.named) for each in ("load_line", "load")]
+            yield from self._called("read_vector", *sites, f"ptr {at}", *self._sizes(some), result=words, kind="i128")
+            for i, target in enumerate(some):
+                element = yield from self._element(words, i)
+                yield from self._written(target, element)
 
     def _store(self) -> Iterator[str]:
-        pointer = yield from self._pointer(0)
-        for i, value in enumerate(self._several(1)):
+        pointer, values = (yield from self._pointer(0)), self._several(1)
+        if len(values) == 1:
+            word, nbytes = (yield from self._word(values[0])), self.of.nbytes
+            yield from self._called("write", self._site("store"), f"ptr {pointer}", f"i64 {word}", f"i64 {nbytes}")
+            return
+        for place, some in self._lines(values):
+            words = yield from self._packed(some)
+            at = yield from self._moved(pointer, place)
+            sites = [self._site(each) for each in ("store_line", "store")]
+            yield from self._called("write_vector", *sites, f"ptr {at}", f"i128 {words}", *self._sizes(some))
+
+    def _lines(self, several: list[str]) -> Iterator[tuple[int, list[str]]]:
+        """The parts of a vector that may be one access, up to 16 bytes, and where they begin."""
+        most = rq.LINE_BYTES // self.of.nbytes
+        for first in range(0, len(several), most):
+            yield first * self.of.nbytes, several[first : first + most]
+
+    def _sizes(self, several: list[str]) -> tuple[str, str]:
+        return f"i64 {len(several) * self.of.nbytes}", f"i64 {self.of.nbytes}"
+
+    def _element(self, words: str, i: int) -> Made:
+        """An element of a line, as a word with its sign."""
+        bits, moved, element, word = 8 * self.of.nbytes, *(self.module.new() for _ in range(3))
+        yield f"  {moved} = lshr i128 {words}, {bits * i}"
+        yield f"  {element} = trunc i128 {moved} to i{bits}"
+        yield f"  {word} = sext i{bits} {element} to i64" if bits < 64 else f"  {word} = add i64 {element}, 0"
+        return word
+
+    def _packed(self, several: list[str]) -> Made:
+        """Elements as a line."""
+        bits, line = 8 * self.of.nbytes, "0"
+        for i, value in enumerate(several):
+            element, wide, moved, made = (self.module.new() for _ in range(4))
             word = yield from self._word(value)
-            at = yield from self._moved(pointer, i * self.of.nbytes)
-            yield from self._called("write", self._site("store"), f"ptr {at}", f"i64 {word}", f"i64 {self.of.nbytes}")
+            yield f"  {element} = trunc i64 {word} to i{bits}" if bits < 64 else f"  {element} = add i64 {word}, 0"
+            yield f"  {wide} = zext i{bits} {element} to i128"
+            yield f"  {moved} = shl i128 {wide}, {bits * i}"
+            yield f"  {made} = or i128 {line}, {moved}"
+            line = made
+        return line
 
     def _atomic(self) -> Iterator[str]:
         of, is_red = self.of, self.of.row.opcode == "red"
         given = of.operands[1 if is_red else 2 :]
-        if not of.atomic or of.kind == "f" or of.nbytes not in (4, 8) or of.elements > 1:
+        if not of.mode or of.kind == "f" or of.nbytes not in (4, 8) or of.elements > 1:
             raise self._refused("an atomic of this operation and type")
-        if len(given) != (2 if of.atomic == "cas" else 1):
+        if len(given) != (2 if of.mode == "cas" else 1):
             raise self._refused("an atomic with these operands")
         pointer = yield from self._pointer(0 if is_red else 1)
         old = self.module.new()
         value = yield from self._word(given[-1])
-        compare = (yield from self._word(given[0])) if of.atomic == "cas" else "0"
+        compare = (yield from self._word(given[0])) if of.mode == "cas" else "0"
         sites = [self._site(each, named=True) for each in ("load", "compare_swap", "atomic_add")]
-        how = ptx.ATOMICS.index(of.atomic) + len(ptx.ATOMICS) * (of.kind == "s")
+        how = ptx.ATOMICS.index(of.mode) + len(ptx.ATOMICS) * (of.kind == "s")
         words = (f"i64 {how}", f"i64 {value}", f"i64 {compare}", f"i64 {of.nbytes}")
         yield from self._called("atomic", *sites, f"ptr {pointer}", *words, result=old)
         if not is_red:
             yield from self._written(of.operands[0], old)
 
     def _barrier(self) -> Iterator[str]:
+        if self.of.mode:
+            yield from self._met("strong", self.of.operands[0], "0")
+            return
         if self.of.operands != ("0",):
             raise self._refused("a barrier other than 0, or of some of the block's threads,")
-        sites = [self._site("store", True, "strong"), *(self._site(each, True) for each in ("quiet", "arrive"))]
-        yield from self._called("barrier", *sites, self._site("await_group", True))
+        named = [self._site(each, True) for each in ("quiet", "arrive", "await_group", "poll")]
+        yield from self._called("barrier", self._site("store", True, "strong"), *named)
+
+    def _meeting(self) -> Iterator[str]:
+        """Lanes of a warp meet, and one of them learns what others have brought."""
+        of, found = self.of, self.module.new()
+        if of.kind == "f" or of.nbytes != 4 or len(of.operands) != (5 if of.mode in ptx.SHUFFLES else 3):
+            raise self._refused("lanes that meet with these operands and this type")
+        given = ["0", "0"]
+        for i, operand in enumerate(of.operands[2:-1]):
+            given[i] = yield from self._word(operand)
+        yield from self._met("", of.operands[-1], of.operands[1])
+        words = ", ".join(f"i64 {each}" for each in given)
+        how = (ptx.SHUFFLES + ptx.MODES["vote"]).index(of.mode)
+        yield from self._called("learn", self._site("load"), f"i64 {how}", words, result=found)
+        yield from self._written(of.operands[0], found)
+
+    def _met(self, order: str, mask: str, brought: str) -> Iterator[str]:
+        """A request that all lanes of a mask make, who bring a word each."""
+        store = self._site("store_line", order=order)
+        sites = (self._site("quiet", named=True), store, self._site("poll", named=True), self._site("fail"))
+        words = (yield from self._word(mask)), (yield from self._word(brought))
+        yield from self._called("meet", *sites, *(f"i64 {each}" for each in words), f"i64 {int(bool(order))}")
 
     # ---- calls and operands
 
     def _site(self, request: str, named: bool = False, order: str = "") -> str:
         return self.module.site(self.assembly.row, request, self.of.name if named else "", order)
 
-    def _called(self, name: str, *given: str, result: str = "") -> Iterator[str]:
-        said = f"{result} = call i64" if result else "call void"
+    def _called(self, name: str, *given: str, result: str = "", kind: str = "i64") -> Iterator[str]:
+        said = f"{result} = call {kind}" if result else "call void"
         yield f"  {said} @xccl_ours_{name}({', '.join(given)}){self.module.debug(self.assembly.row)}"
 
     def _operand(self, place: int) -> str:

@@ -17,15 +17,29 @@ STACK_WORDS = 256
 
 KEPT = tuple(f"xccl_{name}" for name in (
     "thread", "block", "block_dim", "grid_dim", "rank", "ranks", "rank_bytes", "said", "barriers", "wrote",
+    "shared", "lanes", "meetings",
 ))  # fmt: skip
 """Parameters in front of the kernel's own: who a thread is, where it says that it has come to a barrier, to how
-many it has come, and to which ranks it has written."""
-SIZE_BITS, RANKS_MOST, OUT_OF_SCOPE = 20, 32, 0xCD00
-"""Bits of a size in a word that has three; ranks, which are bits of one; the code of a stop (`launch.STOPS`)."""
+many it has come, to which ranks it has written, where its block's shared variables are, where lanes of its warps
+meet, and how often it has met others."""
+SIZE_BITS, RANKS_MOST, WARP = 20, 32, 32
+"""Bits of a size in a word that has three; ranks, which are bits of one; threads of a warp."""
+OUT_OF_SCOPE, PART_OF_WARP = 0xCD00, 0xCD01
+"""Codes of stops (`launch.STOPS`)."""
+MEETING_BYTES, SHARED_MOST = 32, 1 << 20
+"""A thread's place at meetings: two lines, which take turns; and more bytes than any block shares."""
 
+_NUMBERS = {
+    "SIZE_BITS": SIZE_BITS, "RANKS_MOST": RANKS_MOST, "WARP": WARP, "OUT_OF_SCOPE": OUT_OF_SCOPE,
+    "PART_OF_WARP": PART_OF_WARP, "MEETING_BYTES": MEETING_BYTES, "SHARED_MOST": SHARED_MOST,
+}  # fmt: skip
+"""What the headers have to know."""
 _PARAM = re.compile(r".*?[\s*&](\w+)(?:\s*\[\w*\])?", re.DOTALL)
-_IS_NARROW = re.compile(r"bar(?:rier)?\.|(?:(?:fence|membar)\.\w+|\w+\.(?:release|acq_rel))\.(?!sys\b)")
-"""Matches a name of what is ordered for a block or a GPU."""
+_OPENS = {
+    "scopes": re.compile(r"bar(?:rier)?\.|(?:(?:fence|membar)\.\w+|\w+\.(?:release|acq_rel))\.(?!sys\b)"),
+    "vectors": re.compile(r"ld\.(?:\w+\.)+v\d"),
+}
+"""By a reading: matches names of what is read so, that is what is ordered for a block or a GPU, and polled vectors."""
 _INLINED = "#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)"
 
 
@@ -35,8 +49,8 @@ class Build(NamedTuple):
     defines: Mapping[str, str | int]
     include: tuple[Path, ...]
     """Folders of headers, which are searched after ours."""
-    scopes: str = READINGS["scopes"][1]
-    """How its barriers and scopes smaller than the system are read: here the stronger way, which drops no request."""
+    read: tuple[str, str] = (READINGS["scopes"][1], READINGS["vectors"][2])
+    """How it is read, by what is in `_OPENS`: here no request is dropped, and none is of several elements."""
 
 
 class CudaKernel(foreign.CKernel):
@@ -47,17 +61,30 @@ class CudaKernel(foreign.CKernel):
     def __init__(self, file: Path, name: str, template: str, build: Build, stack_words: int) -> None:
         super().__init__(file, name, stack_words)
         self.build, self._template = build, template
-        self._read = dict[str, CudaKernel]()
+        self._read = dict[tuple[str, str], CudaKernel]()
 
     def read(self, bench: Bench) -> "CudaKernel":
-        """Return it as a run reads scopes, if it has one that is smaller than the system."""
-        if not any(_IS_NARROW.match(site.sync) for site in self.sites):
+        """Return it as a run reads scopes, if it has one that is smaller than the system, and vectors that it polls."""
+        scopes, vectors = (
+            bench.reading(name) if any(of.match(site.sync) for site in self.sites) else usual
+            for (name, of), usual in zip(_OPENS.items(), self.build.read, strict=True)
+        )
+        if (scopes, vectors) == self.build.read:
             return self
-        how = bench.reading("scopes")
-        if how == self.build.scopes:
-            return self
-        build = self.build._replace(scopes=how)
-        return self._read.setdefault(how, CudaKernel(self.file, self.name, self._template, build, self.stack_words))
+        other = CudaKernel(
+            self.file, self.name, self._template, self.build._replace(read=(scopes, vectors)), self.stack_words
+        )
+        return self._read.setdefault((scopes, vectors), other)
+
+    @property
+    def is_wide(self) -> bool:
+        """Return whether what it orders for a block or a GPU is for all ranks."""
+        return self.build.read[0] == "wide"
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether it makes accesses of several elements at once."""
+        return self.build.read[1] == "whole"
 
     def _names(self) -> tuple[str, ...]:
         listed = [each for each in re.split(r",(?![^<>]*>)", self._head[2]) if each.strip() not in ("", "void")]
@@ -76,9 +103,11 @@ class CudaKernel(foreign.CKernel):
     def _unit(self) -> compiler.Unit:
         words = ", ".join(name.upper() for name in KEPT)
         atomics = ", ".join(f"XCCL_ATOMIC_{name}" for name in ptx.ATOMICS)
-        numbers = f"XCCL_SIZE_BITS = {SIZE_BITS}, XCCL_RANKS_MOST = {RANKS_MOST}, XCCL_OUT_OF_SCOPE = {OUT_OF_SCOPE}"
-        known = [f"enum {{ {each} }};" for each in (words, f"{atomics}, XCCL_ATOMICS", numbers)]
-        known += [f"#define XCCL_IS_WIDE {int(self.build.scopes == 'wide')}", '#include "xccl_cuda.h"']
+        meetings = ", ".join(f"XCCL_LEARN_{name}" for name in (*ptx.SHUFFLES, *ptx.MODES["vote"]))
+        numbers = ", ".join(f"XCCL_{name} = {value}" for name, value in _NUMBERS.items())
+        known = [f"enum {{ {each} }};" for each in (words, f"{atomics}, XCCL_ATOMICS", meetings, numbers)]
+        known += [f"#define XCCL_IS_WIDE {int(self.is_wide)}"]
+        known += [f"#define XCCL_IS_WHOLE {int(self.is_whole)}", '#include "xccl_cuda.h"']
         known += [_INLINED, '#include "cuda_runtime.h"']
         known += [f"#define {name} {value}" for name, value in self.build.defines.items()]
         flags = ("-ffp-contract=off", *(f"-I{each}" for each in (INCLUDE, *self.build.include)))
@@ -87,6 +116,11 @@ class CudaKernel(foreign.CKernel):
             self.stack_words, before="#pragma clang attribute pop", head="\n".join(known), flags=flags,
             kept=len(KEPT), follows=LOWERING,
         )  # fmt: skip
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes of the shared variables of a block."""
+        return self._made[0].shared_bytes
 
     def before(self, kernels: tuple[foreign.CKernel, ...], counted: bool) -> foreign.CKernel:
         """Raises KernelError: a stream of launches is not there yet."""

@@ -8,7 +8,15 @@ import numpy as np
 
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.base.options import whole
-from xccl_emu.doors.cuda.kernel import KEPT, OUT_OF_SCOPE, RANKS_MOST, SIZE_BITS, CudaKernel
+from xccl_emu.doors.cuda.kernel import (
+    KEPT,
+    MEETING_BYTES,
+    OUT_OF_SCOPE,
+    PART_OF_WARP,
+    RANKS_MOST,
+    SIZE_BITS,
+    CudaKernel,
+)
 from xccl_emu.lang.foreign.image import constant
 from xccl_emu.machine.launch import Grant, Launch
 from xccl_emu.machine.pod import Pod
@@ -17,7 +25,10 @@ from xccl_emu.protocol.regions import Region
 
 SIZES = 3
 """The sizes of a grid or a block are x, y and z."""
-STOPS = {OUT_OF_SCOPE: "an access of a scope that is smaller than the system, to memory of another rank"}
+STOPS = {
+    OUT_OF_SCOPE: "an access of a scope that is smaller than the system, to memory of another rank",
+    PART_OF_WARP: "lanes of a warp meet, and a mask leaves some of the warp's threads out",
+}
 """What the headers stop a run with, as `Bench.stop` takes it."""
 
 READ_AS = (
@@ -25,6 +36,8 @@ READ_AS = (
     "all see a write at once"
 )
 """What a proof rests on: where the machine orders more than PTX does."""
+
+RELIES_ON = "it relies on aligned accesses of up to 16 bytes by one instruction being whole, which PTX does not promise"
 
 Sizes = int | Sequence[int]
 """The size of a grid or a block: x, or up to three of x, y and z."""
@@ -40,6 +53,10 @@ class Gpus:
     threads: int
     said: Region
     """Where each thread says on each rank which barrier it has come to (``xccl_cuda.h``)."""
+    shared: Region
+    """What the threads of each block share."""
+    lanes: Region
+    """Where the threads of each block meet others of their warps."""
 
     def launch(
         self, kernel: CudaKernel, rank: int, args: Mapping[str, Any], grants: Sequence[Grant],
@@ -54,12 +71,18 @@ class Gpus:
         grants: what each thread may touch.
         grid, block: how many blocks, and threads of a block: x, or (x, y) or (x, y, z).
 
-        Raises ConfigError as `Pod.launch` does, and for a grid or a block that is larger than the pod has room for.
+        Raises ConfigError as `Pod.launch` does, and for a grid, a block, or shared memory of the kernel that is larger
+        than the pod has room for.
         """
         kernel = kernel.read(self.bench)
         self.bench.assumes(READ_AS)
+        if kernel.is_whole:
+            self.bench.assumes(RELIES_ON)
         for code, meaning in STOPS.items():
             self.bench.stop(code, meaning)
+        if kernel.shared_bytes > self.shared.nbytes:
+            why = f"{kernel.name} shares {kernel.shared_bytes} in a block"
+            raise ConfigError("shared_bytes", self.shared.nbytes, why)
         blocks, grid_word = _sizes("grid", grid, self.blocks)
         threads, block_word = _sizes("block", block, self.threads)
         spec = self.pod.spec
@@ -72,22 +95,32 @@ class Gpus:
         return [
             self.pod.launch(
                 kernel, rank, range(number * threads, (number + 1) * threads),
-                {**given, "xccl_block": number, "xccl_thread": list(range(threads))}, leave,
+                {
+                    **given, "xccl_block": number, "xccl_thread": list(range(threads)),
+                    "xccl_shared": self.shared.at(rank, number), "xccl_lanes": self.lanes.at(rank, number),
+                },
+                [*leave, self.shared.grant(rank, "rw", number), self.lanes.grant(rank, "rw", number)],
             )
             for number in range(blocks)
         ]  # fmt: skip
 
 
-def gpus(bench: Bench, regions: Regions, blocks: int, threads: int, app_bytes: int) -> Gpus:
+def gpus(
+    bench: Bench, regions: Regions, blocks: int, threads: int, app_bytes: int, shared_bytes: int = 0
+) -> Gpus:  # fmt: skip
     """The pod of a bench, with no more room than these regions and this many blocks and threads of a rank need.
+
+    ``shared_bytes`` are what a block has for variables that are ``__shared__``.
 
     Raises ConfigError for more ranks than `RANKS_MOST`.
     """
     if len(regions.dies) > RANKS_MOST:
         raise ConfigError("ranks", len(regions.dies), f"must be {RANKS_MOST} at most")
     said = regions.meta("said", 8 * len(regions.dies) * blocks * threads)
+    shared = regions.managed("shared", max(shared_bytes, 1), blocks)
+    lanes = regions.meta("lanes", MEETING_BYTES * threads, blocks)
     pod = regions.pod(bench, app_bytes=app_bytes, ub_bytes=32, cores=blocks * threads)
-    return Gpus(bench, pod, blocks, threads, said)
+    return Gpus(bench, pod, blocks, threads, said, shared, lanes)
 
 
 def _sizes(name: str, sizes: Sizes, most: int) -> tuple[int, int]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from xccl_emu.doors.cuda import assembly, ptx
+from xccl_emu.lang import requests as rq
 from xccl_emu.lang.foreign import image, rewriting
 from xccl_emu.lang.foreign.rewriting import BITS, TYPE, VALUE
 
@@ -26,6 +27,7 @@ _HEAD = re.compile(r"define .*@(\w+)\((.*)\)")
 _LINKAGE = re.compile(r"(?<=define )(?:(?:linkonce_odr|weak_odr|dso_local|hidden|internal) )*(?!.*@xccl_body\()")
 _BYVAL = re.compile(r"ptr [^,]*\bbyval\([^)]*\)[^,]* (%\w+)")
 _MADE = re.compile(rf"\s*(\S+) = (?:alloca\b|getelementptr\b.*?, ptr ({VALUE})(?:,|$))")
+_SHARED = 'section "xccl_shared"'
 _CONSTANT = re.compile(r"(@\S+) = .*\bconstant\b")
 _LOAD = re.compile(rf"\s*(\S+) = load (volatile )?({TYPE}), ptr ({VALUE}), align \d+(?=,|$)")
 _STORE = re.compile(rf"\s*store (?:volatile )?({TYPE}) ({VALUE}), ptr ({VALUE}), align \d+(?=,|$)")
@@ -63,8 +65,11 @@ class _Lowered(rewriting.Module):
     def lines(self) -> Iterator[str]:
         """The lines of the module; sites are at its end."""
         constants = {match[1] for row in self.rows if (match := _CONSTANT.match(row))}
+        has_shared = any(row.startswith("@") and _SHARED in row for row in self.rows)
         is_ours = False
         for row in self.rows:
+            if row.startswith("declare ") and "@xccl_has_shared()" in row:
+                row = f"define internal i64 @xccl_has_shared() alwaysinline {{ ret i64 {int(has_shared)} }}"
             if head := _HEAD.match(row):
                 self.own, is_ours = constants | {*_BYVAL.findall(head[2])}, head[1].startswith("xccl_ours_")
                 row = _LINKAGE.sub("internal ", row)  # what is inlined everywhere, and its sites, fall away
@@ -117,12 +122,14 @@ class _Lowered(rewriting.Module):
             yield row
             return
         sizes = (int(each) for each in (align or 1, of_source or 8, nbytes if nbytes.isdigit() else 1))
-        step = f"i64 {math.gcd(8, *sizes)}"
-        store = f"{self.site(row, 'store')}, ptr {target}"
+        load_line, load, store_line, store = (
+            self.site(row, each) for each in ("load_line", "load", "store_line", "store")
+        )
         if byte:
-            given = f"fill({store}, i8 {source}, i64 {nbytes}, {step})"
+            given = f"fill({store}, ptr {target}, i8 {source}, i64 {nbytes}, i64 {math.gcd(8, *sizes)})"
         else:
-            given = f"copy({self.site(row, 'load')}, {store}, ptr {source}, i64 {nbytes}, {step})"
+            sites, step = f"{load_line}, {load}, {store_line}, {store}", math.gcd(rq.LINE_BYTES, *sizes)
+            given = f"copy({sites}, ptr {target}, ptr {source}, i64 {nbytes}, i64 {step})"
         yield f"  call void @xccl_ours_{given}{self.debug(row)}"
 
 

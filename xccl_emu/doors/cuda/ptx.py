@@ -17,7 +17,7 @@ class Row(NamedTuple):
     opcode: str
     order: str
     request: str = ""
-    """What it asks of the machine: a load, a store, an atomic, a barrier of its block, or nothing."""
+    """What it asks of the machine: a load, a store, an atomic, a barrier, that lanes of a warp meet, or nothing."""
     named: bool = False
     """What it reads synchronizes, and a run can switch that off."""
     publishes: bool = False
@@ -37,6 +37,7 @@ TABLE = (
     *(Row("fence", order, publishes=True) for order in ("acq_rel", "sc")),
     Row("membar", "sc", publishes=True),
     *(Row(opcode, "sync", "barrier", named=True) for opcode in ("bar", "barrier")),
+    *(Row(opcode, "sync", "meeting", named=True) for opcode in ("shfl", "vote")),
     Row("nanosleep", ""),
 )  # fmt: skip
 """Each instruction by its order."""
@@ -48,6 +49,10 @@ SCOPES = {"cta": 0, "cluster": 1, "gpu": 2, "gl": 2, "sys": 3}
 """Number of each scope; ``gl`` is what `membar` calls a GPU."""
 ATOMICS = ("add", "exch", "cas", "and", "or", "xor", "min", "max", "inc", "dec")
 """Operations of atomics, in the order of their numbers in the header."""
+
+SHUFFLES = ("idx", "up", "down", "bfly")
+MODES = {"atom": ATOMICS, "red": ATOMICS, "shfl": SHUFFLES, "vote": ("ballot",), "bar": ("warp",)}
+"""Operations of an opcode that has several."""
 
 _ROWS = {(row.opcode, row.order): row for row in TABLE}
 _ORDERS = {row.order for row in TABLE}
@@ -70,13 +75,15 @@ class Instruction(NamedTuple):
     """The letter of its type: bits, unsigned, signed, floating."""
     nbytes: int = 0
     elements: int = 1
-    atomic: str = ""
+    mode: str = ""
+    """Which one it is of the `MODES` of its opcode."""
 
     @property
     def name(self) -> str:
-        """Return its name in reports: opcode, order and scope."""
+        """Return its name in reports: opcode, order and scope, and of a vector how many elements it has."""
         has_scope = self.row.opcode in DEFAULT and self.row.order not in ("weak", "volatile")
-        return ".".join([self.row.opcode, self.row.order, *([self.scope] if has_scope else [])])
+        vector = [f"v{self.elements}"] if self.elements > 1 else []
+        return ".".join([self.row.opcode, self.row.order, *([self.scope] if has_scope else []), *vector])
 
 
 def instructions(text: str) -> Iterator[Instruction]:
@@ -98,8 +105,8 @@ def _instruction(text: str) -> Instruction:
             known["order"] = part
         elif part in SCOPES:
             known["scope"] = part
-        elif part in ATOMICS and opcode in ("atom", "red"):
-            known["atomic"] = part
+        elif part in MODES.get(opcode, ()):
+            known["mode"] = part
         elif part in _VECTOR:
             elements = _VECTOR[part]
         elif (of := _TYPE.fullmatch(part)) is not None:

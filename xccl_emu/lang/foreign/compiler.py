@@ -24,6 +24,7 @@ from pathlib import Path
 from xccl_emu.base.errors import ConfigError, KernelError
 from xccl_emu.jit import cache
 from xccl_emu.lang import _machine_code, abi
+from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.foreign import dead, image, rewriting
 
@@ -112,7 +113,7 @@ class Unit:
             **{name: getattr(abi, name) for name in _OF_ABI}, "PARAMS": self.n_params, "STACK_WORDS": self.stack_words,
             "BLOCKS_MAX": abi.TURNS_MAX, "TOP": image.TOP, "ROOM_BYTES": image.ROOM_BYTES,
             "GUARD_BYTES": image.GUARD_BYTES, "PAGE_BYTES": mmap.PAGESIZE, "READ_WRITE": image.READ_WRITE,
-            "POLL_ANY": rq.OP_POLL_ANY, "KEPT": self.kept,
+            "POLL_ANY": rq.OP_POLL_ANY, "KEPT": self.kept, "HIGH": ops.LOAD_LINE.high,
         }  # fmt: skip
         return [f"-DXCCL_{name}=({value})" for name, value in known.items()]
 

@@ -26,7 +26,7 @@ GUARD_BYTES = 1 << 19
 """Below it, where nothing may be touched."""
 _CONTROL_BYTES = 1 << 12
 _SIGNAL_STACK_BYTES = 1 << 16
-_LOWEST_WORD, _PROTECT_WORD, _SET_DEFAULT_WORD, _PREVIOUS_WORD = range(6, 10)
+_LOWEST_WORD, _PROTECT_WORD, _SET_DEFAULT_WORD, _PREVIOUS_WORD = range(7, 11)
 """Offsets of the words at `TOP`, as `struct control` has them."""
 
 _FIRST, _SLOT_BYTES, _SLOTS = 0x6100_0000_0000, 1 << 22, 1 << 20
@@ -119,6 +119,11 @@ class Image:
     def has_data(self) -> bool:
         """Return whether there is anything that could be written."""
         return self.symbols["xccl_data_end"] > self.symbols["xccl_data_begin"]
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes of what the threads of a block share."""
+        return self.symbols["xccl_shared_end"] - self.symbols["xccl_shared_begin"]
 
     @property
     def writable(self) -> list[str]:

@@ -41,7 +41,7 @@ static const struct image HERE = {xccl_lines_begin, xccl_lines_end, xccl_code_en
 
 struct control {
     const struct image *inside; /* whose kernel is on its stack, if one is */
-    int64_t result, status, blocks;
+    int64_t result, high, status, blocks;
     int64_t *machine, *kernel; /* stack pointers */
     char *lowest; /* what lies below may not be touched yet: nobody has, since the run began */
     int (*protect)(void *, uint64_t, int);
@@ -123,6 +123,9 @@ int64_t xccl_ask(const struct xccl_site *site, int64_t operation, int64_t a, int
     leave(0);
     return CONTROL->result;
 }
+
+/* The high half of what the last request has read, a line. */
+int64_t xccl_high(void) { return CONTROL->high; }
 
 /* The operands of a request behind its first six. */
 void xccl_ask_more(int64_t g, int64_t h, int64_t i, int64_t j, int64_t k, int64_t l) {
@@ -272,7 +275,7 @@ static void go_on(struct control *c, int64_t *core, int64_t *live) {
     int64_t *registers = core + XCCL_REGISTERS, *top = (int64_t *)XCCL_TOP;
     struct modes of_machine = modes();
     restore(c, top, live + 1, *live);
-    c->result = core[XCCL_RESULT], c->pc = core[XCCL_PC], c->blocks = XCCL_BLOCKS_MAX;
+    c->result = core[XCCL_RESULT], c->high = core[XCCL_REQUEST + XCCL_HIGH], c->pc = core[XCCL_PC], c->blocks = XCCL_BLOCKS_MAX;
     if (c->pc == 0)
         for (int64_t i = XCCL_KEPT; i < XCCL_PARAMS; i++) c->arguments[i] = registers[i], registers[i] = 0;
     for (int64_t i = 0; i < XCCL_KEPT; i++) c->arguments[i] = registers[i];

@@ -37,6 +37,8 @@ extern "C" {
 #endif
 XCCL_ONE_PLACE int64_t xccl_ask(const struct xccl_site *site, int64_t operation, int64_t a, int64_t b, int64_t c,
                                 int64_t d, int64_t e, int64_t f);
+/* After an xccl_load_line: the high 8 bytes. */
+int64_t xccl_high(void);
 void xccl_ask_more(int64_t g, int64_t h, int64_t i, int64_t j, int64_t k, int64_t l);
 #ifdef __cplusplus
 }

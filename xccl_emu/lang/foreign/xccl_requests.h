@@ -17,6 +17,7 @@ enum {
     XCCL_SIGNAL_SET = 1,
     XCCL_SIGNAL_ADD = 2,
     XCCL_ANSWERS_MOST = 64,
+    XCCL_LINE_BYTES = 16,
     XCCL_BF16 = 0,
     XCCL_FP16 = 1,
     XCCL_FP32 = 2,
@@ -61,6 +62,8 @@ enum {
     XCCL_OP_V_SCALE = 33,
     XCCL_OP_V_NARROW = 34,
     XCCL_OP_V_COUNT = 35,
+    XCCL_OP_LOAD_LINE = 36,
+    XCCL_OP_STORE_LINE = 37,
     XCCL_INT8 = 3,
     XCCL_INT16 = 4,
     XCCL_INT32 = 5,
@@ -111,6 +114,14 @@ enum {
 /* Write ``nbytes`` (1, 2, 4 or 8, aligned); becomes visible as the memory order says. */
 #define xccl_store(address, value, nbytes, ...) \
     XCCL_ASK("store", XCCL_OP_STORE, address, value, nbytes, 0, 0, 0, __VA_ARGS__)
+
+/* Read 16 bytes, aligned, at once, as `load` reads a word; returns the low 8 (a kernel in C: the rest too). */
+#define xccl_load_line(address, ...) \
+    XCCL_ASK("load_line", XCCL_OP_LOAD_LINE, address, 0, 0, 0, 0, 0, __VA_ARGS__)
+
+/* Write 16 bytes, aligned, at once, the low 8 and the high 8; becomes visible as the memory order says. */
+#define xccl_store_line(address, value, high, ...) \
+    XCCL_ASK("store_line", XCCL_OP_STORE_LINE, address, value, high, 0, 0, 0, __VA_ARGS__)
 
 /* Add to the aligned 8-byte word at its home memory and return the old value; blocks the core. */
 #define xccl_atomic_add(address, value, ...) \

@@ -198,6 +198,8 @@ def check(st, core, base, op):
         return _memory(st, core, base, st[at + ops.DCCI.address], 1, ms.READ | ms.WRITE)
     if ops.RINGS >> op & 1 and not _below(st, core, base, st[at + ops.DMA.event], ms.N_EVENTS):
         return False
+    if ops.LINES >> op & 1 and (st[ms.CACHE_LINES] or 1 << st[ms.ATOMIC_SHIFT] < rq.LINE_BYTES):
+        return set_error(st, core, base, ms.ERR_SIZE, rq.LINE_BYTES, 8)
     tentative = st[at + ops.MTU_IN.tentative]
     if ops.COPIES_IN >> op & 1 and tentative != 0 and tentative != rq.TENTATIVE:
         return set_error(st, core, base, ms.ERR_OPERAND, tentative, rq.TENTATIVE)

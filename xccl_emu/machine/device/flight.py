@@ -419,10 +419,11 @@ def read_word(mem, st, core, base, address, nbytes):
         ring = block_of_die(st, st[base + ms.DIE])
         for k in range(st[ring + ms.FLIGHT_COUNT]):
             entry = flight(st, ring, k)
-            start = st[entry + ms.FLIGHT_ADDRESS]
+            start, size = st[entry + ms.FLIGHT_ADDRESS], st[entry + ms.FLIGHT_NBYTES]
             mine = st[entry + ms.FLIGHT_CORE] == core and st[entry + ms.FLIGHT_KIND] == ms.KIND_SCALAR
-            if mine and start & ~7 == word:
-                value = overlay(value, st[entry + ms.FLIGHT_DATA], start - word, st[entry + ms.FLIGHT_NBYTES])
+            k = word - start + 7 >> 3  # of a line there are two words
+            if mine and k >= 0 and 8 * k < size:
+                value = overlay(value, st[entry + ms.FLIGHT_DATA + k], start & 7, min(size, 8))
     return sign_extended(value >> (8 * (address - word)), nbytes)
 
 

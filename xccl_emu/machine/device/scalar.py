@@ -120,7 +120,10 @@ def _grant_memory(mem, st, core, base, op, choice):
         return _grant_cached(mem, st, core, base, op, choice)
     if ops.LOADS >> op & 1:
         address, nbytes = touched.read_by(st, base + REQUEST, op)
-        words.put(st, base + RESULT, flight.read_word(mem, st, core, base, address, nbytes))
+        words.put(st, base + RESULT, flight.read_word(mem, st, core, base, address, min(nbytes, 8)))
+        if op == rq.OP_LOAD_LINE:
+            high = flight.read_word(mem, st, core, base, address + 8, 8)
+            words.put(st, base + REQUEST + ops.LOAD_LINE.high, high)
         st[ms.BYTES_BY_PIPE + rq.SCALAR] += nbytes
         return True
     if pipes.fence_ahead(st, base):
@@ -129,8 +132,12 @@ def _grant_memory(mem, st, core, base, op, choice):
     if ops.STORES >> op & 1:
         if not flight.room_for_writes(st, base, max(1, nbytes >> st[ms.ATOMIC_SHIFT])):
             return False
-        value, site = flight.sign_extended(st[base + REQUEST + ops.STORE.value], nbytes), flight.request_site(st, base)
-        flight.write_word(mem, st, core, base, ms.KIND_SCALAR, address, nbytes, value, site)
+        at, site = base + REQUEST + ops.STORE.value, flight.request_site(st, base)
+        if op == rq.OP_STORE_LINE:
+            flight.write_unit(mem, st, core, base, ms.KIND_SCALAR, address, at << 3, nbytes, site)
+        else:
+            value = flight.sign_extended(st[at], nbytes)
+            flight.write_word(mem, st, core, base, ms.KIND_SCALAR, address, nbytes, value, site)
     elif not _grant_atomic(mem, st, core, base, op, address):
         return False
     st[ms.BYTES_BY_PIPE + rq.SCALAR] += nbytes

@@ -227,5 +227,6 @@ def word_at(tm, version, address):
 
 @jit
 def show(mem, tm, version, address):
-    """Have memory hold a version of a word."""
-    store_i64(mem, address & -8, word_at(tm, version, address))
+    """Have memory hold a version of a word, and of the other word of its line."""
+    for word in (address & -16, (address & -16) + 8):
+        store_i64(mem, word, word_at(tm, version, word))

@@ -77,7 +77,7 @@ def step_scalar_timed(space, core):
     off = tm[tl.SOME_OFF] and flight.switched_off(st, base) and not ops.LOADS >> op & 1
     memory = (ops.WORDS if off else ops.WORDS & ~ops.POLLS) >> op & 1 != 0
     releases = memory and tm[tm[row + tl.CORE_SITES] + asked.site] & tl.RELEASES
-    looks = ops.LOADS >> op & 1 != 0 and (releases or access.reads_flags(st, base, a, asked.words[ops.LOAD.nbytes]))
+    looks = ops.LOADS >> op & 1 != 0 and (releases or access.reads_flags(st, base, a, _nbytes(asked)))
     ahead = tm[row + tl.SCALAR_AT] > tm[tl.NOW] + tm[tl.LIMIT]
     if ahead and memory and (looks or off or die_at(st, a) != st[base + ms.DIE]):
         return -tm[row + tl.SCALAR_AT]
@@ -185,6 +185,8 @@ def run_on_buffer_timed(space, core, most):
 
 @jit
 def _nbytes(asked):
+    if ops.LINES >> asked.op & 1:
+        return rq.LINE_BYTES
     if ops.LOADS >> asked.op & 1:
         return asked.words[ops.LOAD.nbytes]
     return asked.words[ops.STORE.nbytes] if ops.STORES >> asked.op & 1 else 0

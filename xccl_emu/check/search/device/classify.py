@@ -278,12 +278,12 @@ def how_back(st, ck, core, line):
 @jit
 def _how_scalar(st, ck, rows, i, base, block, op, off):
     worst = rows[cs.ROWS_CLASS, 0]
-    if off and op != rq.OP_LOAD and rows[cs.N_ROWS, 0] == 0:
+    if off and not ops.LOADS >> op & 1 and rows[cs.N_ROWS, 0] == 0:
         return PLAINLY
     if st[ms.CACHE_LINES]:
         if ops.CACHED >> op & 1 and worst == granules.SYNC:
             return NOT
-        if op == rq.OP_STORE:
+        if ops.STORES >> op & 1:
             return PLAINLY
         line = written_back(st, clocks.core_of(ck, i), base, ms.CHOICE_ALL)
         if line >= 0:
@@ -298,7 +298,7 @@ def _how_scalar(st, ck, rows, i, base, block, op, off):
         )
         releases = ck[block + cs.N_READ] or any_released(st, ck, block, ck[block + cs.VECTORS])
         return PLAINLY if alone or not releases else NOT
-    if op == rq.OP_LOAD:
+    if ops.LOADS >> op & 1:
         # A synchronizing load that nobody answers yet is no local matter: kernels go round and round with them.
         plain = rows[cs.N_ROWS, 0] == 0 or not rows[0, accesses.FLAGS] & accesses.SYNC
         early = worst <= granules.OWN or (ck[cs.FULL] and ck[block + cs.N_READ] < cs.READ_MAX)
@@ -315,6 +315,6 @@ def _how_scalar(st, ck, rows, i, base, block, op, off):
             return PLAINLY if _nothing_to_write(st, base) else NOT
         rises = worst == granules.STABLE and not depend(poll_of(compare), WRITE, BYTES, st[ms.ORDER])
         return PLAINLY if worst == granules.LOCAL or rises else NOT
-    if op == rq.OP_STORE and rows[cs.N_ROWS, 0]:
+    if ops.STORES >> op & 1 and rows[cs.N_ROWS, 0]:
         return _how_written(st, ck, rows, i, clocks.joined(ck[block + cs.VECTORS], ck[block + cs.FENCE_VECTOR]))
     return NOT if (op == rq.OP_CHOOSE and answers(st, base) > 1) or op == rq.OP_POLL_ANY else PLAINLY

@@ -136,7 +136,7 @@ def execute_action(mem, st, ck, rows, named, i, what):
     if rows[cs.ROWS_CLASS, 0] == granules.FIELD and x.op == rq.OP_POLL and rows[cs.N_ROWS, 0]:
         _polled_field(mem, st, ck, rows, x)
     if pipe == rq.SCALAR:
-        if not off or op == rq.OP_LOAD:
+        if not off or ops.LOADS >> op & 1:
             _after_scalar(mem, st, ck, rows, named, x, op)
         if op == rq.OP_RETURN and not off:
             races.judge_return(mem, st, ck, i)
@@ -424,7 +424,7 @@ def _after_scalar(mem, st, ck, rows, named, x, op):
         if op == rq.OP_ARRIVE:
             races.release_marks(st, ck, block, ck[block + cs.VECTORS])
             inside.note_explored(st, ck, x.i, 0, 0, rq.SCALAR | inside.WRITES, ck[block + cs.VECTORS], False)
-    if (ops.ATOMICS >> op & 1 or (op == rq.OP_STORE and not st[ms.CACHE_LINES])) and ck[block + cs.FENCE_VECTOR]:
+    if (ops.ATOMICS >> op & 1 or (ops.STORES >> op & 1 and not st[ms.CACHE_LINES])) and ck[block + cs.FENCE_VECTOR]:
         # All fences before it are passed
         ck[block + cs.VECTORS] = clocks.joined(ck[block + cs.VECTORS], ck[block + cs.FENCE_VECTOR])
     reads = (

@@ -212,9 +212,9 @@ def open_accesses(st, ck, rows, named, i, at):
     if st[base + ms.STATUS] == ms.STATUS_RUNNING:
         op = st[base + REQUEST]
         polls = op == rq.OP_POLL and (flight.switched_off(st, base) or _torn_under(st, ck, base))
-        cached = op == rq.OP_STORE and st[ms.CACHE_LINES] != 0
+        cached = ops.STORES >> op & 1 != 0 and st[ms.CACHE_LINES] != 0
         writes = cached or (ops.SCALAR_WRITES >> op & 1 != 0 and not pipes.fence_ahead(st, base))
-        if op == rq.OP_LOAD or writes or polls or op == rq.OP_POLL_ANY:
+        if ops.LOADS >> op & 1 or writes or polls or op == rq.OP_POLL_ANY:
             n = _append_shared(st, ck, rows, named, base, rq.SCALAR, ms.CHOICE_ALL, at, n)
     queue = pipes.pipe_of(base, rq.MTU_IN)
     for j in range(st[queue + ms.PIPE_COUNT]):

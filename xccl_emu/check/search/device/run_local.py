@@ -464,7 +464,7 @@ def _possible(mem, st, ck, rows, named, i, pipe, choice):
         choice = ms.CHOICE_ALL
     if pipe == rq.DMA:
         at_once = ck[cs.FULL] and worst <= granules.DATA and classify.written_at_once(st, ck, worst)
-    elif (pipe == rq.MTU_OUT and st[entry] != rq.OP_FENCE) or (pipe == rq.SCALAR and st[entry] == rq.OP_STORE):
+    elif (pipe == rq.MTU_OUT and st[entry] != rq.OP_FENCE) or (pipe == rq.SCALAR and ops.STORES >> st[entry] & 1):
         at_once = classify.written_at_once(st, ck, worst) or classify.before_its_turn(st, ck, rows)
     return (1 << 24 if at_once else 0) | pipe << 16 | choice
 

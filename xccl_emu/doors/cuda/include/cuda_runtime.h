@@ -11,6 +11,7 @@
 #define __forceinline__ inline
 #define __noinline__
 #define __restrict__ __restrict
+#define __shared__ static __attribute__((section("xccl_shared")))
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __align__(n) alignas(n)
@@ -37,6 +38,31 @@ static inline void __threadfence() { asm volatile("fence.acq_rel.gpu;" ::: "memo
 static inline void __threadfence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 static inline void __nanosleep(unsigned) {}
 
+/* ---- warps */
+
+#define warpSize 32
+static inline void __syncwarp(unsigned mask = ~0u) { asm volatile("bar.warp.sync %0;" ::"r"(mask) : "memory"); }
+static inline unsigned __ballot_sync(unsigned mask, int predicate) {
+    unsigned lanes;
+    asm volatile("vote.sync.ballot.b32 %0, %1, %2;" : "=r"(lanes) : "r"(predicate), "r"(mask) : "memory");
+    return lanes;
+}
+static inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
+static inline int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, !predicate) == 0; }
+#define XCCL_SHUFFLE(name, mode, last)                                                                                 \
+    template <class T> static inline T name(unsigned mask, T value, int by, int width = warpSize) {                    \
+        static_assert(sizeof(T) == 4 || sizeof(T) == 8, "shuffles of 4 and 8 bytes are in xccl_emu's header for CUDA"); \
+        struct { unsigned words[sizeof(T) / 4]; } held = __builtin_bit_cast(decltype(held), value);                    \
+        for (unsigned &word : held.words)                                                                              \
+            asm volatile("shfl.sync." mode ".b32 %0, %1, %2, %3, %4;"                                                  \
+                         : "=r"(word) : "r"(word), "r"(by), "r"((warpSize - width) << 8 | last), "r"(mask) : "memory"); \
+        return __builtin_bit_cast(T, held);                                                                            \
+    }
+XCCL_SHUFFLE(__shfl_sync, "idx", 31)
+XCCL_SHUFFLE(__shfl_up_sync, "up", 0)
+XCCL_SHUFFLE(__shfl_down_sync, "down", 31)
+XCCL_SHUFFLE(__shfl_xor_sync, "bfly", 31)
+
 /* ---- vectors: what is copied whole is several accesses, as in PTX's model */
 
 #define XCCL_VECTORS(T, name, align)                                                                                   \
@@ -50,6 +76,7 @@ XCCL_VECTORS(float, float, 16)
 XCCL_VECTORS(short, short, 8)
 XCCL_VECTORS(unsigned short, ushort, 8)
 XCCL_VECTORS(long long, longlong, 16)
+XCCL_VECTORS(unsigned long long, ulonglong, 16)
 struct alignas(8) uint2 { unsigned x, y; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 static inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }

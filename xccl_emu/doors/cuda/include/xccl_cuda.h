@@ -31,8 +31,19 @@ struct xccl_argument {
 
 /* ---- accesses: of a variable on the stack, or of a constant of the host, as they are */
 
+/* Shared variables have addresses at the end of the image, where nobody touches anything: a block's are where its launch
+ * says.  What is beyond them is beyond those, too. */
+extern "C" const char xccl_shared_begin[];
+extern "C" int64_t xccl_has_shared(void);
+#define XCCL_IS_SHARED(pointer)                                                                                        \
+    (xccl_has_shared() && uint64_t(pointer) - uint64_t(xccl_shared_begin) < XCCL_SHARED_MOST)
+
 /* The compiler sees it where it knows the variable; else the address says so when it runs. */
-#define XCCL_IS_OWN(pointer) (__builtin_object_size(pointer, 0) != ~0ull || int64_t(pointer) >= XCCL_LOCAL)
+#define XCCL_IS_OWN(pointer)                                                                                           \
+    (!XCCL_IS_SHARED(pointer) && (__builtin_object_size(pointer, 0) != ~0ull || int64_t(pointer) >= XCCL_LOCAL))
+XCCL_OURS_INLINED int64_t xccl_place(const void *at) {
+    return XCCL_IS_SHARED(at) ? xccl_kept(XCCL_SHARED) + ((const char *)at - xccl_shared_begin) : int64_t(at);
+}
 
 XCCL_OURS_INLINED int64_t xccl_ours_read_own(const void *from, int64_t nbytes) {
     switch (nbytes) {
@@ -52,7 +63,7 @@ XCCL_OURS_INLINED void xccl_ours_write_own(void *to, int64_t word, int64_t nbyte
 }
 XCCL_OURS_INLINED int64_t xccl_ours_read(const xccl_site *site, const void *from, int64_t nbytes) {
     if (XCCL_IS_OWN(from)) return xccl_ours_read_own(from, nbytes);
-    return xccl_ask(site, XCCL_OP_LOAD, int64_t(from), nbytes, 0, 0, 0, 0);
+    return xccl_ask(site, XCCL_OP_LOAD, xccl_place(from), nbytes, 0, 0, 0, 0);
 }
 /* A request that writes; where order is narrow the thread knows to which ranks it has written. */
 XCCL_OURS_INLINED int64_t xccl_written(const xccl_site *site, int64_t operation, int64_t address, int64_t one,
@@ -63,18 +74,44 @@ XCCL_OURS_INLINED int64_t xccl_written(const xccl_site *site, int64_t operation,
 }
 XCCL_OURS_INLINED void xccl_ours_write(const xccl_site *site, void *to, int64_t word, int64_t nbytes) {
     if (XCCL_IS_OWN(to)) xccl_ours_write_own(to, word, nbytes);
-    else xccl_written(site, XCCL_OP_STORE, int64_t(to), word, nbytes);
+    else xccl_written(site, XCCL_OP_STORE, xccl_place(to), word, nbytes);
 }
-XCCL_OURS_INLINED void xccl_ours_copy(const xccl_site *load, const xccl_site *store, void *to, const void *from,
-                                      int64_t nbytes, int64_t step) {
-    bool from_own = XCCL_IS_OWN(from), to_own = XCCL_IS_OWN(to);
+/* What one instruction accesses, up to 16 bytes: at once where vectors are whole (XCCL_IS_WHOLE), else by elements. */
+typedef unsigned __int128 xccl_line;
+XCCL_OURS_INLINED xccl_line xccl_ours_read_vector(const xccl_site *line, const xccl_site *load, const void *from,
+                                                  int64_t nbytes, int64_t step) {
+    if (XCCL_IS_WHOLE && !XCCL_IS_OWN(from)) {
+        if (nbytes < 16) return uint64_t(xccl_ask(load, XCCL_OP_LOAD, xccl_place(from), nbytes, 0, 0, 0, 0));
+        uint64_t low = xccl_ask(line, XCCL_OP_LOAD_LINE, xccl_place(from), 0, 0, 0, 0, 0);
+        return xccl_line(uint64_t(xccl_high())) << 64 | low;
+    }
+    xccl_line words = 0, mask = (xccl_line(1) << 8 * step) - 1;
     for (int64_t i = 0; i < nbytes; i += step) {
-        const char *source = (const char *)from + i;
-        char *target = (char *)to + i;
-        int64_t word = from_own ? xccl_ours_read_own(source, step)
-                                : xccl_ask(load, XCCL_OP_LOAD, int64_t(source), step, 0, 0, 0, 0);
-        if (to_own) xccl_ours_write_own(target, word, step);
-        else xccl_written(store, XCCL_OP_STORE, int64_t(target), word, step);
+        const char *at = (const char *)from + i;
+        int64_t word = XCCL_IS_WHOLE ? xccl_ours_read_own(at, step) : xccl_ours_read(load, at, step);
+        words |= (xccl_line(word) & mask) << 8 * i;
+    }
+    return words;
+}
+XCCL_OURS_INLINED void xccl_ours_write_vector(const xccl_site *line, const xccl_site *store, void *to, xccl_line words,
+                                              int64_t nbytes, int64_t step) {
+    if (XCCL_IS_WHOLE && !XCCL_IS_OWN(to)) {
+        if (nbytes < 16) xccl_written(store, XCCL_OP_STORE, xccl_place(to), int64_t(words), nbytes);
+        else xccl_written(line, XCCL_OP_STORE_LINE, xccl_place(to), int64_t(words), int64_t(words >> 64));
+        return;
+    }
+    for (int64_t i = 0; i < nbytes; i += step) {
+        char *at = (char *)to + i;
+        if (XCCL_IS_WHOLE) xccl_ours_write_own(at, int64_t(words >> 8 * i), step);
+        else xccl_ours_write(store, at, int64_t(words >> 8 * i), step);
+    }
+}
+XCCL_OURS_INLINED void xccl_ours_copy(const xccl_site *load_line, const xccl_site *load, const xccl_site *store_line,
+                                      const xccl_site *store, void *to, const void *from, int64_t nbytes, int64_t step) {
+    int64_t part = step < 8 ? step : 8;
+    for (int64_t i = 0; i < nbytes; i += step) {
+        xccl_line words = xccl_ours_read_vector(load_line, load, (const char *)from + i, step, part);
+        xccl_ours_write_vector(store_line, store, (char *)to + i, words, step, part);
     }
 }
 XCCL_OURS_INLINED void xccl_ours_fill(const xccl_site *store, void *to, uint8_t byte, int64_t nbytes, int64_t step) {
@@ -83,7 +120,7 @@ XCCL_OURS_INLINED void xccl_ours_fill(const xccl_site *store, void *to, uint8_t 
     for (int64_t i = 0; i < nbytes; i += step) {
         char *target = (char *)to + i;
         if (to_own) xccl_ours_write_own(target, word, step);
-        else xccl_written(store, XCCL_OP_STORE, int64_t(target), word, step);
+        else xccl_written(store, XCCL_OP_STORE, xccl_place(target), word, step);
     }
 }
 
@@ -96,6 +133,13 @@ static inline int64_t xccl_said(int64_t rank, int64_t thread) {
     int64_t threads = xccl_count(xccl_kept(XCCL_BLOCK_DIM)), block = xccl_kept(XCCL_BLOCK);
     int64_t place = (xccl_kept(XCCL_RANK) * xccl_count(xccl_kept(XCCL_GRID_DIM)) + block) * threads + thread;
     return rank * xccl_kept(XCCL_RANK_BYTES) + xccl_kept(XCCL_SAID) + 8 * place;
+}
+
+/* Wait until this rank's memory has what the other threads of the block wrote there before a barrier. */
+static inline void xccl_await_said(const xccl_site *poll, int64_t at) {
+    for (int64_t thread = 0; thread < xccl_count(xccl_kept(XCCL_BLOCK_DIM)); thread++)
+        if (thread != xccl_kept(XCCL_THREAD))
+            xccl_ask(poll, XCCL_OP_POLL, xccl_said(xccl_kept(XCCL_RANK), thread), XCCL_CMP_GE, at, 8, -1, 0);
 }
 
 XCCL_OURS void xccl_ours_publish(const xccl_site *poll, const xccl_site *quiet, int64_t is_for_all) {
@@ -116,7 +160,7 @@ XCCL_OURS void xccl_ours_publish(const xccl_site *poll, const xccl_site *quiet, 
 }
 
 XCCL_OURS void xccl_ours_barrier(const xccl_site *store, const xccl_site *quiet, const xccl_site *arrive,
-                                 const xccl_site *await) {
+                                 const xccl_site *await, const xccl_site *poll) {
 #if XCCL_IS_WIDE
     xccl_ask(quiet, XCCL_OP_QUIET, 0, 0, 0, 0, 0, 0);
 #else
@@ -129,11 +173,57 @@ XCCL_OURS void xccl_ours_barrier(const xccl_site *store, const xccl_site *quiet,
 #endif
     int64_t phase = xccl_ask(arrive, XCCL_OP_ARRIVE, 0, 0, 0, 0, 0, 0);
     xccl_ask(await, XCCL_OP_AWAIT_GROUP, phase, 0, 0, 0, 0, 0);
+#if !XCCL_IS_WIDE
+    if (xccl_has_shared()) xccl_await_said(poll, barriers << XCCL_RANKS_MOST); /* it is for the block alone */
+#endif
+}
+
+/* ---- warps: each thread writes a word and how many meetings it has been to, at once, and awaits all others of its
+ * warp.  Two lines take turns: who comes to the meeting after the next has been to the next, as all others. */
+
+static inline int64_t xccl_met_at(int64_t thread) {
+    return xccl_kept(XCCL_LANES) + thread * XCCL_MEETING_BYTES + 16 * (xccl_kept(XCCL_MEETINGS) & 1);
+}
+static inline int64_t xccl_first_lane(void) { return xccl_kept(XCCL_THREAD) / XCCL_WARP * XCCL_WARP; }
+static inline int64_t xccl_lane_count(void) {
+    int64_t left = xccl_count(xccl_kept(XCCL_BLOCK_DIM)) - xccl_first_lane();
+    return left < XCCL_WARP ? left : XCCL_WARP;
+}
+
+XCCL_OURS_INLINED void xccl_ours_meet(const xccl_site *quiet, const xccl_site *store, const xccl_site *poll,
+                                      const xccl_site *fail, int64_t mask, int64_t word, int64_t orders) {
+    int64_t all = (1ll << xccl_lane_count()) - 1, first = xccl_first_lane(), me = xccl_kept(XCCL_THREAD);
+    if ((mask & all) != all) xccl_ask(fail, XCCL_OP_FAIL, XCCL_PART_OF_WARP, mask & all, 0, 0, 0, 0);
+    if (XCCL_IS_WIDE && orders) xccl_ask(quiet, XCCL_OP_QUIET, 0, 0, 0, 0, 0, 0);
+    int64_t meeting = xccl_kept(XCCL_MEETINGS) + 1;
+    xccl_keep(XCCL_MEETINGS, meeting);
+    xccl_ask(store, XCCL_OP_STORE_LINE, xccl_met_at(me), word, meeting, 0, 0, 0);
+    for (int64_t lane = 0; lane < xccl_lane_count(); lane++)
+        if (first + lane != me)
+            xccl_ask(poll, XCCL_OP_POLL, xccl_met_at(first + lane) + 8, XCCL_CMP_GE, meeting, 8, -1, 0);
+}
+
+/* What a lane has brought to the last meeting, by a shuffle of PTX, or who has brought something. */
+XCCL_OURS int64_t xccl_ours_learn(const xccl_site *load, int64_t how, int64_t by, int64_t clamp) {
+    int64_t first = xccl_first_lane(), lane = xccl_kept(XCCL_THREAD) - first, n = xccl_lane_count(), found = 0;
+    int64_t segment = clamp >> 8 & 31, low = lane & segment, high = low | (clamp & 31 & ~segment), from = lane;
+    switch (how) {
+    case XCCL_LEARN_idx: from = low | (by & 31 & ~segment); break;
+    case XCCL_LEARN_up: from = lane - (by & 31); break;
+    case XCCL_LEARN_down: from = lane + (by & 31); break;
+    case XCCL_LEARN_bfly: from = lane ^ (by & 31); break;
+    default:
+        for (int64_t each = 0; each < n; each++)
+            found |= int64_t(xccl_ask(load, XCCL_OP_LOAD, xccl_met_at(first + each), 8, 0, 0, 0, 0) != 0) << each;
+        return found;
+    }
+    bool is_there = how == XCCL_LEARN_up ? from >= high : from <= high;
+    return xccl_ask(load, XCCL_OP_LOAD, xccl_met_at(first + (is_there && from < n ? from : lane)), 8, 0, 0, 0, 0);
 }
 
 /* A scope that is smaller than the system holds no thread of another rank. */
 XCCL_OURS void xccl_ours_scope(const xccl_site *fail, const void *at, int64_t scope) {
-    int64_t address = int64_t(at);
+    int64_t address = xccl_place(at);
     if (XCCL_IS_OWN(at) || address / xccl_kept(XCCL_RANK_BYTES) == xccl_kept(XCCL_RANK)) return;
     xccl_ask(fail, XCCL_OP_FAIL, XCCL_OUT_OF_SCOPE, scope, 0, 0, 0, 0);
 }
@@ -160,7 +250,7 @@ static inline int64_t xccl_result(int64_t how, int64_t old, int64_t value, int64
 
 XCCL_OURS int64_t xccl_ours_atomic(const xccl_site *load, const xccl_site *swap, const xccl_site *add, void *at,
                                    int64_t how, int64_t value, int64_t compare, int64_t nbytes) {
-    int64_t address = int64_t(at);
+    int64_t address = xccl_place(at);
     if (XCCL_IS_OWN(at)) {
         int64_t old = xccl_ours_read_own(at, nbytes);
         xccl_ours_write_own(at, xccl_result(how, old, value, compare, nbytes), nbytes);

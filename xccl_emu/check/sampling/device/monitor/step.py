@@ -425,9 +425,11 @@ def _acquire(space, i, core, base, r):
     if not rows[r, accesses.FLAGS] & accesses.SYNC:
         return
     start, nbytes = rows[r, accesses.START], rows[r, accesses.NBYTES]
-    if rows[r, accesses.FLAGS] & accesses.WHOLE and _saw_own_stores(space, core, base, start, nbytes):
-        return
+    whole = rows[r, accesses.FLAGS] & accesses.WHOLE
     for half in range(start >> 2, (start + nbytes - 1 >> 2) + 1):
+        word = max(start, half << 2 & ~7)
+        if whole and _saw_own_stores(space, core, base, word, min(start + nbytes - word, 8)):
+            continue
         row = _released_row(space, i, half << 2)
         if row >= 0:
             monitor_clocks.join_row(m, clocks, monitor_clocks.pipe_row(m, i, rows[r, accesses.AGENT]), row)
@@ -445,19 +447,19 @@ def _released_row(space, i, address):
 
 @jit
 def _saw_own_stores(space, core, base, address, nbytes):
-    """Did a load see nothing but stores of its own core that are still in flight?"""
+    """Did a load see, of a word or a part of one, nothing but stores of its own core that are still in flight?"""
     st, seen = space.st, 0
     if st[base + ms.IN_FLIGHT] == 0 or st[ms.CACHE_LINES]:  # past a cache it sees memory
         return False
     ring = flight.block_of_die(st, st[base + ms.DIE])
     for k in range(st[ring + ms.FLIGHT_COUNT]):
         entry = flight.flight(st, ring, k)
-        first = st[entry + ms.FLIGHT_ADDRESS]
+        first, size = st[entry + ms.FLIGHT_ADDRESS], st[entry + ms.FLIGHT_NBYTES]
         if (
             st[entry + ms.FLIGHT_CORE] == core
             and st[entry + ms.FLIGHT_KIND] == ms.KIND_SCALAR
-            and first >> 3 == address >> 3
+            and first >> 3 <= address >> 3 <= first + size - 1 >> 3
         ):
-            seen |= (1 << st[entry + ms.FLIGHT_NBYTES]) - 1 << (first & 7)
+            seen |= (1 << min(size, 8)) - 1 << (first & 7)
     read = (1 << nbytes) - 1 << (address & 7)
     return seen & read == read
