@@ -524,6 +524,15 @@ def test_a_script_that_goes_on_without_a_rank(tmp_path: Path) -> None:
 
 @needs_torch
 @pytest.mark.slow
+def test_a_script_for_mooncake(tmp_path: Path) -> None:
+    """Rows come back as they were, after a rank has joined again too; to leave a rank out is refused in all."""
+    done = run_script(str(Path(__file__).with_name("torch_mooncake.py")), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["rank 0 passed", "rank 1 passed"]
+
+
+@needs_torch
+@pytest.mark.slow
 def test_a_script_for_torch_npu(tmp_path: Path) -> None:
     """Rows, counts and sums of FusedDispatch and FusedCombine, under drawn schedules; what is not there is refused."""
     done = run_script("--policy", "portfolio", str(Path(__file__).with_name("torch_distribute.py")), cwd=tmp_path)
