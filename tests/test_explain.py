@@ -19,7 +19,7 @@ from tests.cli_support import invoke, printed, refusal
 from tests.protocols.ep_support import Case
 from xccl_emu.base.errors import DeadlockError
 from xccl_emu.doors.flags.layouts import LAYOUTS, Dump
-from xccl_emu.doors.flags.waits import RECEIVED, SENDS, SILENT, WAITS, wait_graph
+from xccl_emu.doors.flags.waits import RECEIVED, SENDS, SILENT, WAITS, lines, wait_graph
 from xccl_emu.kernels.deepep.dispatch import SETS
 from xccl_emu.protocols.deepep.calls import LowLatency
 from xccl_emu.protocols.deepep.session import DeepEpConfig
@@ -69,13 +69,13 @@ class OfUpstream:
 def writer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Callable[[], None]]:
     """The script of the page, in a process without a device."""
     (script,) = [each for each in re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.S) if "savez" in each]
-    lines = script.strip().splitlines()
-    assert len([line for line in lines if line]) <= 20
+    script_lines = script.strip().splitlines()
+    assert len([line for line in script_lines if line]) <= 20
     device = SimpleNamespace(Stream=object, stream=lambda _: contextlib.nullcontext())
     torch: Any = SimpleNamespace(int32=np.int32, Size=tuple, cuda=device)
     monkeypatch.setitem(sys.modules, "torch", torch)
     names: dict[str, Any] = {}
-    exec("\n".join(lines[:-1]), names)  # the last line starts the thread
+    exec("\n".join(script_lines[:-1]), names)  # the last line starts the thread
     made: Callable[..., Callable[[], None]] = names["flag_writer"]
     return made
 
@@ -285,6 +285,25 @@ def test_any_hang(ranks: int, local: int, data: st.DataObject) -> None:
     awaited = {other for others in waits_for.values() for other in others}
     assert graph.look_at == sorted(rank for rank in awaited if not waits_for[rank])
     assert (graph.cycles, graph.wrong_words) == ([], [])
+
+
+@settings(max_examples=100)
+@given(st.integers(1, 4), st.integers(1, 3), st.data())
+def test_any_words(ranks: int, local: int, data: st.DataObject) -> None:
+    """Whatever the words are, each that is no word of its call is named once, and a line says what each rank awaits."""
+    value = st.one_of(st.sampled_from([0, 1, -1, -3]), st.integers(-(1 << 31), (1 << 31) - 1))
+    words = st.lists(value, min_size=2 * ranks * local, max_size=2 * ranks * local)
+    dumped = data.draw(st.sets(st.integers(0, ranks - 1), min_size=1))
+    own = {rank: {"signals": np.array(data.draw(words), np.int32).reshape(2, -1)} for rank in dumped}
+    graph = wait_graph("deepep-ll", Dump(LAYOUT, {"num_ranks": ranks, "num_experts": ranks * local}, own))
+    for rank, arrays in own.items():
+        named = {(each.buffer, each.index) for each in graph.wrong_words if each.rank == rank}
+        for at in zip(*np.nonzero(arrays["signals"] > 1), strict=True):
+            assert tuple(map(int, at)) in named
+    said = "\n".join(lines(graph))
+    for state in graph.ranks:
+        assert bool(state.waits_for) == (state.does == WAITS) == (f"rank {state.rank} waits in" in said)
+    assert graph.is_at_rest() == ("nobody waits: " in said)
 
 
 # ---- what is refused
