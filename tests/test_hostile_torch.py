@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests.hostile_support import NUMBERS, SECONDS_MAX, each_kind_once, limited
-from tests.test_torch import processes_of, shared_files
+from tests.test_torch import left_over, processes_of, shared_files
 from tests.test_torch_gate import right
 from tests.test_torch_launch import started
 from tests.torch_server_support import NORMAL, SHAPE, Here, served, together, tokens, weighted
@@ -93,11 +93,14 @@ class Assault:
 
     def calls(self, count: int) -> Iterator[tuple[str, str]]:
         """For each call its kind of end, and what was wrong with it."""
+        gone = 0
         for number in range(count):
-            if number % 50 == 0 or self.rng.random() < 0.02:
+            broken = self.ends["gone"] > gone and self.rng.random() < 0.5  # else what the others hear is seen
+            if number % 50 == 0 or broken or self.rng.random() < 0.02:
                 for rank in self.ranks:
                     rank.close()
                 self.ranks = self.join()
+            gone = self.ends["gone"]
             with limited(f"call {number}"):
                 yield self.once()
 
@@ -192,11 +195,7 @@ def signals(folder: Path, count: int, seed: int) -> None:
                 launcher.terminate()
                 launcher.communicate(timeout=SECONDS_MAX)
             ends[f"{sent.name} to {'launcher' if victim == launcher.pid else 'another'}: {launcher.returncode}"] += 1
-        until = time.monotonic() + SECONDS_MAX
-        while processes_of(folder) and time.monotonic() < until:
-            time.sleep(0.05)
-        assert processes_of(folder) == []
-        assert shared_files() <= before
+        assert left_over(folder, before, SECONDS_MAX) == ([], set())
     print(f"seed {seed}: {count} signals: {dict(ends)}")
 
 

@@ -22,7 +22,7 @@ from xccl_emu.doors.torch.gate import Form, Row
 _WHOLE = "int64 int32 uint64 uint32"
 _OF_RANK = re.compile(r"rank(\d{1,9})/(.+)", re.DOTALL)
 BUFFERS = 2
-"""Calls take so many buffers of words in turn, and clean the next one."""
+"""Buffers of words, which calls take in turn; each cleans the next one."""
 
 
 class Signal(NamedTuple):
@@ -35,7 +35,7 @@ class Signal(NamedTuple):
     least: int
     most: int
     at_source: bool
-    """Whether experts are the source's; else they are those of the rank that has the word."""
+    """Whether experts are the source's; else they are the receiver's."""
 
     def may_be(self, words: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Say of each word whether it is one."""

@@ -1,8 +1,8 @@
 """Who waits for whom, by the flag words of ranks that hang.
 
 A rank sends its words of a call to all, to itself too, when it has cleaned the buffer of the next call, and is in the
-next call only when it has the words of all.  So the buffer with its own words is that of its last call, and ranks are
-at most one call apart: the words of one that is ahead are in the other buffer of one that is not.
+next call only when it has the words of all.  So its own words are in the buffer of its last call, and ranks are at
+most one call apart: the words of one that is ahead are in the other buffer of one that is not.
 """
 
 from collections.abc import Iterator
@@ -76,7 +76,7 @@ class WaitGraph(w.Printed):
 
 
 class _Rank:
-    """The words of a rank, read as those of the calls that they are of."""
+    """The words of a rank, read by the calls that wrote them."""
 
     def __init__(self, dump: Dump, number: int) -> None:
         own = dump.ranks[number]
@@ -163,7 +163,7 @@ class _Waits:
         if rank.calls is None or other.calls is None:
             return ""
         if other.calls < rank.calls:
-            return f"; its host has begun {some(other.calls, 'calls')}, that of rank {rank.number} {rank.calls}"
+            return f"; its host has begun {some(other.calls, 'calls')}, and rank {rank.number}'s {rank.calls}"
         return f"; its host has begun {some(other.calls, 'calls')}, this one too: its device does not come to it"
 
     def wrong_words(self) -> Iterator[WrongWord]:
