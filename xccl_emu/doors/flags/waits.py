@@ -72,7 +72,7 @@ class WaitGraph(w.Printed):
 
     def is_at_rest(self) -> bool:
         """Does nobody wait or send, and is every word one that may be?"""
-        return not self.wrong_words and not any(state.does in (WAITS, SENDS) for state in self.ranks)
+        return not self.wrong_words and not any(state.waits_for or state.does == SENDS for state in self.ranks)
 
 
 class _Rank:
@@ -121,18 +121,34 @@ class _Waits:
         """Say what a rank does."""
         rank = self.ranks.get(number)
         if rank is None:
-            return RankState(number, UNKNOWN, "", None, None, [])
-        waits_for = [self._awaited(rank, source) for source in rank.missing]
+            return self._unseen(number)
+        waits_for = []
+        if rank.buffer is not None:
+            grid, signal = rank.grids[rank.buffer], rank.signals[rank.buffer]
+            waits_for = [
+                self._awaited(number, source, signal, grid[source] == 0, self._because(rank, rank.buffer, source))
+                for source in rank.missing
+            ]
         return RankState(number, rank.does, rank.call, rank.buffer, rank.calls, waits_for)
 
-    def _awaited(self, rank: _Rank, source: int) -> Awaited:
-        assert rank.buffer is not None
-        signal, local = rank.signals[rank.buffer], self.dump.local
-        of = source if signal.at_source else rank.number
-        experts = (of * local + np.flatnonzero(rank.grids[rank.buffer][source] == 0)).tolist()
+    def _unseen(self, number: int) -> RankState:
+        """Say what a rank without a dump does: it waits for those that have its words of a call which they lack."""
+        call, at, waits_for = "", None, []
+        for rank in self.ranks.values():
+            for buffer in {*range(BUFFERS)} - {rank.buffer}:
+                if rank.grids[buffer][number].any():
+                    signal, at = rank.signals[buffer], buffer
+                    call, lacks = signal.call, np.ones(self.dump.local, bool)
+                    why = f"rank {rank.number} has words of rank {number} there, and has not sent"
+                    waits_for.append(self._awaited(number, rank.number, signal, lacks, why))
+        return RankState(number, UNKNOWN, call, at, None, waits_for)
+
+    def _awaited(self, number: int, source: int, signal: Signal, lacks: NDArray[np.bool_], why: str) -> Awaited:
+        first = (source if signal.at_source else number) * self.dump.local
+        experts = (first + np.flatnonzero(lacks)).tolist()
         whose = "its" if signal.at_source else "own"
         what = f"the {signal.name}s of rank {source} for {whose} experts {_ranges(experts)}"
-        return Awaited(source, experts, what, self._because(rank, rank.buffer, source))
+        return Awaited(source, experts, what, why)
 
     def _because(self, rank: _Rank, buffer: int, source: int) -> str:
         """Say what a rank does whose words are awaited in a buffer."""
@@ -236,7 +252,8 @@ def _named(ranks: list[int]) -> str:
 def lines(graph: WaitGraph) -> Iterator[str]:
     """Yield a line for each rank and what it waits for, what is wrong with words, and where to look first."""
     for state in graph.ranks:
-        where = f"rank {state.rank} {{}} in {state.call} (buffer {state.buffer})"
+        unseen = ", without a dump," * (state.does == UNKNOWN)
+        where = f"rank {state.rank}{unseen} {{}} in {state.call} (buffer {state.buffer})"
         for each in state.waits_for[:_SHOWN_MOST]:
             yield f"{where.format('waits')} for {each.what}: {each.because}"
         if state.waits_for[_SHOWN_MOST:]:
