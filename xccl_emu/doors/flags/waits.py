@@ -7,6 +7,7 @@ most one call apart: the words of one that is ahead are in the other buffer of o
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Annotated, Any
 
 import numpy as np
@@ -89,8 +90,9 @@ class _Rank:
         newest = max(range(BUFFERS), key=lambda b: (self.own[b], -np.count_nonzero(self.grids[b])))
         self.buffer = newest if self.own[newest] else None
         self.missing: list[int] = []
-        self.does = SILENT
+        self.does, self.call = SILENT, ""
         if self.buffer is not None:
+            self.call = self.signals[newest].call
             lack = (self.grids[newest] == 0).any(1) & (mask == 0)
             self.missing = np.flatnonzero(lack).tolist() if self.own[newest] == dump.local else []
             self.does = SENDS if self.own[newest] < dump.local else WAITS if self.missing else RECEIVED
@@ -103,11 +105,6 @@ class _Rank:
             return int(dump.placed(right, signal)[self.number].sum()), int(right.sum())
 
         return max(dump.layout.signals, key=fits)
-
-    @property
-    def call(self) -> str:
-        """Return its last call, as text; empty if there is none."""
-        return "" if self.buffer is None else self.signals[self.buffer].call
 
 
 class _Waits:
@@ -162,17 +159,15 @@ class _Waits:
         if other.does == SENDS and other.buffer == buffer:
             return f"{part}{name} is sending yet: it has {other.own[buffer]} of its own {self.dump.local} words"
         lost = "the words are lost or on their way"
+        does = f"waits for {_named(other.missing) if other.missing else 'nobody'}"
         if other.buffer == buffer:
-            return f"{part}{name} has sent them in its {other.call}, and {self._does(other)}: {lost}"
+            return f"{part}{name} has sent them in its {other.call}, and {does}: {lost}"
         if rank.grids[1 - buffer][source].any():
             return f"{part}{name} has sent its next call already, {other.call}: {lost}"
         before = f"its {other.call} before that (buffer {other.buffer})"
         if other.does == RECEIVED:
             return f"{part}{name} has not sent: it has received {before}, and begun no other{self._calls(rank, other)}"
-        return f"{part}{name} has not sent: {before} has not ended, it {self._does(other)}"
-
-    def _does(self, rank: _Rank) -> str:
-        return f"waits for {_named(rank.missing)}" if rank.does == WAITS else "waits for nobody"
+        return f"{part}{name} has not sent: {before} has not ended, it {does}"
 
     def _calls(self, rank: _Rank, other: _Rank) -> str:
         """Compare what the hosts of two ranks have begun, if both say it."""
@@ -235,13 +230,8 @@ def _cycles(edges: dict[int, list[int]]) -> list[list[int]]:
 
 def _ranges(numbers: list[int]) -> str:
     """Return numbers as text such as ``0-3, 8``."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][-1] + 1:
-            parts[-1].append(number)
-        else:
-            parts.append([number])
-    return ", ".join(f"{part[0]}-{part[-1]}" if len(part) > 1 else str(part[0]) for part in parts)
+    runs = ([n for _, n in run] for _, run in groupby(enumerate(numbers), lambda each: each[1] - each[0]))
+    return ", ".join(f"{run[0]}-{run[-1]}" if run[1:] else str(run[0]) for run in runs)
 
 
 def _named(ranks: list[int]) -> str:
