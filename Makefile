@@ -50,7 +50,7 @@ test-slow: $(DEV_ENV)
 	$(PYTEST) -m "slow and not nightly"
 
 test-nightly: test-slow
-	HYPOTHESIS_PROFILE=nightly $(PYTEST) -m "nightly"
+	HYPOTHESIS_PROFILE=nightly $(PYTEST) -rP -m "nightly"
 
 docs: $(DEV_ENV)
 	$(PY) tools/requests_page.py

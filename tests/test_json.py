@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType, UnionType
 from typing import Annotated, Any, get_args, get_origin
 
+import numpy as np
 import pytest
 import typer
 
@@ -50,6 +51,7 @@ CASES = [
     ("fit", "fit", 0),
     ("litmus", "litmus MP CoWW", 0),
     ("litmus --read", "litmus --read results.csv", 0),
+    ("explain", "explain flags.npz", 1),
     ("corpus", "corpus head_overtaken", 0),
     ("campaign", "campaign --programs 2 --workers 1 --orders sc", 0),
 ]  # fmt: skip
@@ -68,6 +70,8 @@ def _quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files go to the working directory; the real fit takes minutes."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "results.csv").write_text("program,outcome,count\nCoWW,x=1,2\n")
+    words: Any = {"num_ranks": 2, "num_experts": 2, "rank0/signals": np.array([[-1, 0], [0, 2]], np.int32)}
+    np.savez(tmp_path / "flags.npz", **words)
     row = fit.fit_rows()[0]
     found = fit.FittedConstants(
         {"a_ns": 1.0}, (row,), {row.what: 9.5}, {"a_ns": {row.what: 0.25}}, {"a_ns": (0.5, 2.0)}, 3

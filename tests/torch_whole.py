@@ -96,9 +96,29 @@ def check_faces() -> None:
         exec("from deep_ep import align")
 
 
+def check_helpers() -> None:
+    """Helpers of DeepEP's scripts; and what stops its elastic tests has a reason."""
+    import deep_ep
+    from deep_ep.utils.math import align, ceil_div, count_bytes, create_grouped_scores, hash_tensors, safe_div
+
+    assert (ceil_div(7, 3), ceil_div(6, 3), align(7, 3), safe_div(0, 0), safe_div(3, 2)) == (3, 2, 9, 0, 1.5)
+    with pytest.raises(ZeroDivisionError):
+        safe_div(1, 0)
+    one, two = torch.tensor([1, 2], dtype=torch.int32), torch.ones(3)
+    assert count_bytes(one, None, [two, (one,)]) == 8 + 12 + 8
+    assert hash_tensors(one, None, (two, one)) == hash_tensors(two) == 3 * 0x3F800000
+    scores = create_grouped_scores(torch.arange(1, 9).view(2, 4), torch.tensor([[0], [1]]), 2)
+    assert scores.tolist() == [[1, 2, 0, 0], [0, 0, 7, 8]]
+    for asked in (lambda: deep_ep.ElasticBuffer(None), lambda: deep_ep.ElasticBuffer.get_agrs_buffer_size_hint):
+        with pytest.raises(ConfigError, match=r"ElasticBuffer: .* does not have it; it has the legacy Buffer"):
+            asked()
+
+
 if __name__ == "__main__":
     check_torch()
     check_device()
     check_profile()
     check_faces()
+    if DEVICE == "cuda":
+        check_helpers()
     print("passed")

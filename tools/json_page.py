@@ -13,6 +13,7 @@ from xccl_emu.check.verdict import Verdict
 from xccl_emu.cli import check_job, sizes, trace
 from xccl_emu.cli.app import Envelope
 from xccl_emu.doors.cli import litmus
+from xccl_emu.doors.flags.waits import WaitGraph
 from xccl_emu.fuzz.run import FuzzSummary
 from xccl_emu.guards.campaign.run import CampaignSummary, ContradictedProgram
 from xccl_emu.native.runs import RealRun
@@ -30,7 +31,7 @@ COMMANDS: Mapping[str, type[Printed]] = {
     "list": NamedProtocols, "list PROTOCOL": Described, "run": CaseRun, "run --on": RealRun, "check": check_job.Result,
     "fuzz": FuzzSummary, "trace": trace.Result, "sizes": sizes.Sizes, "bench": BenchRows, "compare": Comparison, "plan":
     plan_show.PlanReport, "plan --published": PublishedRows, "fit": FittedConstants, "litmus": litmus.LitmusAllowed,
-    "litmus --read": litmus.LitmusRead, "corpus": FoundMembers, "campaign": CampaignSummary,
+    "litmus --read": litmus.LitmusRead, "explain": WaitGraph, "corpus": FoundMembers, "campaign": CampaignSummary,
 }  # fmt: skip
 """The records that commands print."""
 BASES = (Envelope, Verdict, Rows, ContradictedProgram)

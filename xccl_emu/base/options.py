@@ -33,6 +33,14 @@ def whole(name: str, value: Any) -> int:
         raise ConfigError(name, value, "must be a whole number") from error
 
 
+def items(value: Any) -> list[Any]:
+    """Return the items of a collection; a text, and what has none (an array of no dimension, too), is itself one."""
+    try:
+        return [value] if isinstance(value, str) else list(value)
+    except TypeError:
+        return [value]
+
+
 def one_of(name: str, value: Any, known: Collection[str]) -> str:
     """The value, which is one of some names; ConfigError for anything else, also for what cannot be compared."""
     if isinstance(value, str) and value in known:

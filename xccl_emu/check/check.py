@@ -2,7 +2,7 @@
 
 import math
 import numbers
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import CapacityError, ConfigError, ReplayError
-from xccl_emu.base.options import one_of, whole
+from xccl_emu.base.options import items, one_of, whole
 from xccl_emu.check import confirm
 from xccl_emu.check.certify import certify as certified
 from xccl_emu.check.faults import Fault, adds_nothing, check_fits, parse
@@ -190,7 +190,7 @@ def opinions(
 
 def _names(without: Collection[str] | str) -> tuple[str, ...]:
     """Names that are switched off, in order; ConfigError for what is no name."""
-    names = [without] if isinstance(without, str) or not isinstance(without, Iterable) else list(without)
+    names = items(without)
     if not all(isinstance(name, str) for name in names):
         raise ConfigError("without", without, "must be names of synchronizations")
     return tuple(sorted(names))

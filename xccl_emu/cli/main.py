@@ -29,7 +29,7 @@ from xccl_emu.jit import cache
 
 SECTIONS = {
     "Write and run": ("list", "new", "scaffold", "run"),
-    "Prove": ("check", "show", "fuzz", "corpus", "litmus", "campaign"),
+    "Prove": ("check", "show", "explain", "fuzz", "corpus", "litmus", "campaign"),
     "Measure": ("bench", "trace", "compare", "sizes", "plan", "fit"),
 }
 """The commands by what they are for, as help lists them.  Each is the ``app`` of the module of its name, here or in the

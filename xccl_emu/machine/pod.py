@@ -338,11 +338,13 @@ class Pod:
         self.check_ready()
         if not isinstance(kernel, Kernel):
             raise ConfigError("kernel", kernel, "must be a kernel, made by the decorator of that name")
-        if not isinstance(cores, Iterable):
-            raise ConfigError("cores", cores, "must be a list of cores")
+        try:
+            asked = list(cores)
+        except TypeError as error:
+            raise ConfigError("cores", cores, "must be a list of cores") from error
         if not isinstance(after, Queue | None):
             raise ConfigError("after", after, "must be streams of launches, or nothing")
-        die, cores = self._check_home(die), [whole("cores", core) for core in cores]
+        die, cores = self._check_home(die), [whole("cores", core) for core in asked]
         numbers = self._check_cores(die, cores) if after is None else []
         words = bind_arguments(kernel, len(cores), args)
         leave = granted(kernel, die, args, self.spec.die_bytes) if grants is None else grants

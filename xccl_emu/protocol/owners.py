@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from xccl_emu.base.errors import ConfigError
+from xccl_emu.base.options import items
 from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Pod
 
@@ -53,7 +54,7 @@ def _writers(pod: Pod, die: int, start: int, end: int) -> Iterator[int]:
 
 def cores_of(pod: Pod, owners: Owners) -> tuple[int, ...]:
     """Global numbers of the cores that are named, each once; ConfigError for one that runs no kernel."""
-    each = list(owners) if isinstance(owners, Iterable) and not isinstance(owners, str) else [owners]
+    each = items(owners)
     return tuple(dict.fromkeys(core for owner in each for core in _cores_of_one(pod, owner)))
 
 

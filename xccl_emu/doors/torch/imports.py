@@ -17,7 +17,8 @@ _FACES = {
     "cuda": {
         "deep_ep": "deepep", "deep_ep.utils": "utils", "deep_ep.utils.envs": "utils", "deep_ep.utils.math": "utils",
         "deep_ep.utils.testing": "utils", "nvshmem": "nvshmem", "nvshmem.core": "nvshmem",
-        "cuda.core.experimental": "nvshmem", "cuda.core": "nvshmem", "cuda": "nvshmem",
+        "cuda.core.experimental": "nvshmem", "cuda.core": "nvshmem", "cuda": "nvshmem", "mooncake": "mooncake",
+        "mooncake.mooncake_ep_buffer": "mooncake", "mooncake.pg": "mooncake",
     },
 }  # fmt: skip
 """By device: a name that scripts import, and the module of `faces` that it means."""

@@ -141,13 +141,21 @@ def _constant(name: str, value: Any) -> Callable[..., Any]:
     return give
 
 
-def refused(what: str) -> type:
-    """A class, or function, of this name that refuses to be called."""
+def refused(what: str, instead: str = "") -> type:
+    """A class, or function, of this name that refuses to be called, or asked for a name; instead: what there is."""
 
     def refuse(*_: Any, **__: Any) -> NoReturn:
-        raise NotHereError(f"{what}: xccl_emu.doors.torch does not have it")
+        raise NotHereError(f"{what}: xccl_emu.doors.torch does not have it{instead and f'; it has {instead}'}")
 
-    return type(what.rpartition(".")[2], (), {"__new__": refuse, "__doc__": f"{what}; refused."})
+    class Refused(type):
+        """Its names are not here either."""
+
+        def __getattr__(cls, name: str) -> NoReturn:
+            if name.startswith("__"):  # asked by Python
+                raise AttributeError(name)
+            refuse()
+
+    return Refused(what.rpartition(".")[2], (), {"__new__": refuse, "__doc__": f"{what}; refused."})
 
 
 def names_of(device: str) -> dict[str, Any]:

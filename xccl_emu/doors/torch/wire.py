@@ -136,8 +136,9 @@ class Line:
         return np.frombuffer(self._map(end), kind, count, start).reshape(shape)
 
     def close(self) -> None:
-        """Close it; the other end sees that."""
+        """Close it; the other end sees that, and what was received is gone when nobody looks at it."""
         self.socket.close()
+        self._mapped = None  # which has the memory open, too
         if self._memory >= 0:
             os.close(self._memory)
             self._memory = -1

@@ -26,6 +26,7 @@ from xccl_emu.doors.torch.faces.common import (
     to_torch,
     unfilled,
 )
+from xccl_emu.doors.torch.names import refused
 from xccl_emu.protocols.deepep.session import size_hint
 
 __all__ = ["Buffer", "Config", "EventHandle", "EventOverlap", "topk_idx_t"]
@@ -368,11 +369,7 @@ class Buffer(GroupMember):
     internode_combine = internode_dispatch
 
 
-class ElasticBuffer:
-    """DeepEP's second version; refused."""
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        raise ConfigError("ElasticBuffer: xccl_emu.doors.torch has the legacy Buffer")
+ElasticBuffer = refused("deep_ep.ElasticBuffer", "the legacy Buffer")
 
 
 def _padded(tensor: torch.Tensor, rows: int, value: int = 0) -> torch.Tensor:

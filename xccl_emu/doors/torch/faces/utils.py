@@ -1,9 +1,11 @@
 """``deep_ep.utils``: what DeepEP's scripts use of it to start ranks, compare tensors and take times."""
 
 import contextlib
+import functools
+import operator
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,13 +16,16 @@ from xccl_emu.doors.torch.client import CLOCK
 from xccl_emu.doors.torch.faces.common import EventOverlap
 
 __all__ = [
-    "EventOverlap", "bench", "bench_kineto", "calc_diff", "hash_tensor", "init_dist", "init_seed", "inplace_unique",
-    "per_token_cast_back", "per_token_cast_to_fp8", "suppress_stdout_stderr",
+    "EventOverlap", "align", "bench", "bench_kineto", "calc_diff", "ceil_div", "count_bytes", "create_grouped_scores",
+    "dist_print", "get_global_seed", "get_local_seed", "get_nvlink_gbs", "get_rdma_gbs", "hash_tensor", "hash_tensors",
+    "init_dist", "init_seed", "inplace_unique", "per_token_cast_back", "per_token_cast_to_fp8", "safe_div",
+    "suppress_stdout_stderr",
 ]  # fmt: skip
 _BLOCK = 128
 _E4M3_MOST = 448.0
 _CALLS = 5
 """Calls that are measured: in virtual time one takes as long as the other."""
+_seeds = {"global": 0, "local": 0}
 
 
 def init_dist(local_rank: int, num_local_ranks: int, seed: int = 0) -> tuple[int, int, Any]:
@@ -37,8 +42,49 @@ def init_dist(local_rank: int, num_local_ranks: int, seed: int = 0) -> tuple[int
 
 def init_seed(global_seed: int) -> None:
     """Seed what is drawn on this rank."""
-    torch.manual_seed(global_seed + dist.get_rank())
-    random.seed(global_seed + dist.get_rank())
+    _seeds.update({"global": global_seed, "local": global_seed + dist.get_rank()})
+    torch.manual_seed(_seeds["local"])
+    random.seed(_seeds["local"])
+
+
+def get_global_seed() -> int:
+    """Return the seed that `init_seed` was given."""
+    return _seeds["global"]
+
+
+def get_local_seed() -> int:
+    """Return this rank's own."""
+    return _seeds["local"]
+
+
+def dist_print(s: str = "", once_in_node: bool = False) -> None:
+    """Print from all ranks, or from the first one of each node; collective."""
+    if not once_in_node or torch.cuda.current_device() == 0:
+        print(s, flush=True)
+    dist.barrier()
+
+
+def get_nvlink_gbs(factor: float = 0.9) -> float:
+    """Return what upstream does where it finds no link."""
+    return 0.0
+
+
+get_rdma_gbs = get_nvlink_gbs
+
+
+def ceil_div(x: int, y: int) -> int:
+    """Divide, and round up."""
+    return -(-x // y)
+
+
+def align(x: int, y: int) -> int:
+    """Return the least multiple of y from x on."""
+    return ceil_div(x, y) * y
+
+
+def safe_div(a: float, b: float) -> float:
+    """Divide; 0 by 0 is 0."""
+    return 0 if a == b == 0 else a / b
 
 
 def calc_diff(x: torch.Tensor, y: torch.Tensor) -> float:
@@ -50,6 +96,31 @@ def calc_diff(x: torch.Tensor, y: torch.Tensor) -> float:
 def hash_tensor(tensor: torch.Tensor) -> int:
     """The sum of its words of 4 bytes."""
     return int(tensor.view(torch.int32).sum())
+
+
+def _flat(tensors: Any) -> Iterator[torch.Tensor]:
+    """All tensors of nested tuples and lists; None is left out."""
+    for each in tensors:
+        if isinstance(each, (tuple, list)):
+            yield from _flat(each)
+        elif each is not None:
+            yield each
+
+
+def hash_tensors(*tensors: Any) -> int:
+    """The sums of all of them, by exclusive or."""
+    return functools.reduce(operator.xor, map(hash_tensor, _flat(tensors)), 0)
+
+
+def count_bytes(*tensors: Any) -> int:
+    """The bytes of all of them."""
+    return sum(each.numel() * each.element_size() for each in _flat(tensors))
+
+
+def create_grouped_scores(scores: torch.Tensor, group_idx: torch.Tensor, num_groups: int) -> torch.Tensor:
+    """[tokens, experts] scores in the groups of a token, [tokens, n] of ``num_groups``, and 0 in all others."""
+    chosen = torch.zeros(len(scores), num_groups, dtype=torch.bool).scatter_(1, group_idx, True)
+    return scores * chosen.repeat_interleave(scores.size(1) // num_groups, 1)
 
 
 def per_token_cast_to_fp8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
