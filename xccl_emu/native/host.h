@@ -1,6 +1,7 @@
 // Memory and time of this computer's threads.
 #pragma once
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <cstring>
 #include <ctime>
