@@ -91,7 +91,7 @@ class _Function(cpp.Writer):
         assert isinstance(self._tree, ast.FunctionDef)
         types = [f"T{i}" for i in range(len(self._given))]
         arguments = ", ".join(f"{kind} v_{a}" for kind, a in zip(types, self._given, strict=True))
-        yield f"template <{', '.join(f'class {kind}' for kind in types)}> XCCL_DEVICE auto {name}({arguments}) {{"
+        yield f"template <{', '.join(f'class {kind}' for kind in types)}> XCCL_CALLED auto {name}({arguments}) {{"
         made = dict.fromkeys(self._given, "")
         for local, value in self._locals(self._tree.body):
             made.setdefault(local, f"  decltype(copied({value})) v_{local}{{}};")
@@ -196,7 +196,10 @@ class _Function(cpp.Writer):
         return not isinstance(node, ast.Name) or node.id in self._local
 
     def _object(self, node: ast.expr) -> Any:
-        return eval(ast.unparse(node), self._globals)
+        try:
+            return eval(ast.unparse(node), self._globals)
+        except NameError:
+            self.refuse(node)
 
     def _known(self, node: ast.expr) -> str:
         value = self._object(node)
