@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from xccl_emu.base.errors import KernelError
 from xccl_emu.lang import abi
+from xccl_emu.lang import requests as rq
 from xccl_emu.lang._resolve import TURNS
 from xccl_emu.lang._source import RESERVED
 from xccl_emu.lang._statements import RAISED
@@ -25,7 +26,7 @@ _BINARY = {
 _CALLED = {ast.FloorDiv: "quotient", ast.Mod: "remainder"}
 _UNARY = {ast.USub: "-", ast.UAdd: "+", ast.Invert: "~", ast.Not: "!"}
 _COMPARED = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
-_SITE = word(abi.REQUEST + abi.REQUEST_WORDS - 1)
+_REQUEST = [word(abi.REQUEST + i) for i in range(abi.REQUEST_WORDS)]
 _PLACE = f"{RESERVED}place"
 
 
@@ -66,11 +67,8 @@ class Writer:
                 yield f"{' = '.join(map(self.value, targets))} = {self.value(value)};"
             case ast.AugAssign(target=target, op=op, value=value):
                 yield f"{self.value(target)} = {self.binary(op, target, value)};"
-            case ast.If(test=test, body=body, orelse=orelse):
-                yield f"if ({self.value(test)}) {{"
-                yield from self.body(body, "  ")
-                yield from ("} else {", *self.body(orelse, "  ")) if orelse else ()
-                yield "}"
+            case ast.If():
+                yield from (*self._branches(s), "}")
             case ast.While(test=test, body=body, orelse=[]):
                 yield from (f"while ({self.value(test)}) {{", *self.turn(), *self.body(body, "  "), "}")
             case ast.Break() | ast.Continue():
@@ -81,6 +79,17 @@ class Writer:
                 yield f"(void)({self.value(value)});"
             case _:
                 self.refuse(s)
+
+    def _branches(self, s: ast.If) -> Iterator[str]:
+        """Return an if and each elif; a step has more of them than Python's stack has room for, one in the other."""
+        yield f"if ({self.value(s.test)}) {{"
+        yield from self.body(s.body, "  ")
+        while len(s.orelse) == 1 and isinstance(following := s.orelse[0], ast.If):
+            s = following
+            yield f"}} else if ({self.value(s.test)}) {{"
+            yield from self.body(s.body, "  ")
+        if s.orelse:
+            yield from ("} else {", *self.body(s.orelse, "  "))
 
     def turn(self) -> Sequence[str]:
         """Return what each turn of a loop begins with."""
@@ -127,6 +136,8 @@ class _Function(Writer):
         super().__init__(kernel.name)
         self._kernel, self._tree = kernel, tree
         self._is_step = tree.name == f"step_{kernel.name}"
+        self._asked = rq.OP_RETURN
+        """The operation whose request is being written."""
         self._ended = f"core.ended(0, {_name(_PLACE)})" if self._is_step else "0"
         """What it returns where its arithmetic has failed."""
 
@@ -175,15 +186,25 @@ class _Function(Writer):
         yield "}"
 
     def _remark(self, s: ast.Assign) -> str:
-        """Say which request it is, where its site is written."""
-        if ast.unparse(s.targets[0]) != _SITE or not isinstance(s.value, ast.Constant):
+        """Say of a word of a request what it is: the operation, an operand, or the site with its line in Python."""
+        said = self._said_of(ast.unparse(s.targets[0]), s.value)
+        return f"  // {said}" if said else ""
+
+    def _said_of(self, target: str, value: ast.expr) -> str:
+        if target not in _REQUEST:
             return ""
+        place = _REQUEST.index(target)
+        if place == 0 and isinstance(value, ast.Constant):
+            self._asked = int(str(value.value))
+            return rq.OPERATIONS[self._asked]
+        operands = rq.TABLE[self._asked].operands.split()
+        if place <= len(operands):
+            return operands[place - 1]
         sites: Sequence[Site] = self._kernel.sites
-        number = int(str(s.value.value))
-        if number >= len(sites):
+        if place < len(_REQUEST) - 1 or not isinstance(value, ast.Constant) or self._asked == rq.OP_RETURN:
             return ""
-        named = f" ({sites[number].sync!a})" if sites[number].sync else ""
-        return f"  // {sites[number].file.rpartition('/')[2]}:{sites[number].line}{named}"
+        site = sites[int(str(value.value))]
+        return f"{site.file.rpartition('/')[2]}:{site.line}" + (f" ({site.sync!a})" if site.sync else "")
 
     # ---- expressions
 
