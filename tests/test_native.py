@@ -243,6 +243,46 @@ def test_the_program_compiles_for_arm(tmp_path: Path) -> None:
     assert {"ldar", "ldapr"} & {*words}
 
 
+_QEMU = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
+_MAIN = """
+#include <cstdio>
+int main(int, char **files) {  // from a file: words of a pod, cores, memory; to another: what a run leaves
+  word sizes[3];
+  FILE *from = fopen(files[1], "rb"), *to = fopen(files[2], "wb");
+  fread(sizes, 8, 3, from);
+  std::vector<word> state(sizes[0]), cores(sizes[1]), memory(sizes[2] / 8);
+  for (auto *each : {&state, &cores, &memory}) fread(each->data(), 8, each->size(), from);
+  int stop = 0;
+  Machine machine{(char *)memory.data(), sizes[2], state.data(), sizes[0], 60000000000ll, &stop};
+  Python none{[]() -> void * { return nullptr; }, [](void *) {}, [] { return 0; }};
+  xccl_run(&machine, cores.data(), sizes[1], 7, &none);
+  fwrite(state.data(), 8, state.size(), to), fwrite(memory.data(), 8, memory.size(), to);
+  return fclose(to) || stop;
+}
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not (_QEMU and _to_arm()), reason="no qemu-aarch64 or no compiler for Arm: it is not run here")
+@pytest.mark.parametrize("name", ["sendrecv", "ll", "dispatch", "combine-int8", "all-reduce-two-shot"])
+def test_an_emulated_arm_is_right(name: str, tmp_path: Path) -> None:
+    """The program of a case, its vectors too, leaves the oracle's bytes on an Arm processor that QEMU emulates."""
+    trial = xe.make(name).build("relaxed")
+    pod, made, given, left = trial.pod, *(tmp_path / part for part in ("program", "given", "left"))
+    pod.activate()
+    assert dict(trial.wrong_bytes()) != {}
+    cores = np.array(pod.active_cores(), np.int64)
+    sizes = np.array([pod.state.size, cores.size, pod.memory.size], np.int64)
+    given.write_bytes(b"".join(each.tobytes() for each in (sizes, pod.state, cores, pod.memory)))
+    flags = [flag for flag in host.FLAGS if flag not in ("-shared", "-fPIC")]
+    text = program.text(pod.kernels, host._PARTS) + _MAIN
+    subprocess.run([*_to_arm(), *flags, "-static", "-o", str(made)], input=text, text=True, check=True)
+    subprocess.run([str(_QEMU), str(made), str(given), str(left)], check=True, timeout=120)
+    found = np.fromfile(left, np.int64)
+    pod.state[:], pod.memory[:] = found[: pod.state.size], found[pod.state.size :].view(np.uint8)
+    assert dict(trial.wrong_bytes()) == {}
+
+
 def _nvrtc() -> str:
     """NVIDIA's runtime compiler, as a package of the registry brings it; empty if there is none."""
     spec = find_spec("nvidia")
