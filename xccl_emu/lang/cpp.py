@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from xccl_emu.base.errors import KernelError
 from xccl_emu.lang import abi
+from xccl_emu.lang import requests as rq
 from xccl_emu.lang._resolve import TURNS
 from xccl_emu.lang._source import RESERVED
 from xccl_emu.lang._statements import RAISED
@@ -25,7 +26,7 @@ _BINARY = {
 _CALLED = {ast.FloorDiv: "quotient", ast.Mod: "remainder"}
 _UNARY = {ast.USub: "-", ast.UAdd: "+", ast.Invert: "~", ast.Not: "!"}
 _COMPARED = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
-_SITE = word(abi.REQUEST + abi.REQUEST_WORDS - 1)
+_REQUEST = [word(abi.REQUEST + i) for i in range(abi.REQUEST_WORDS)]
 _PLACE = f"{RESERVED}place"
 
 
@@ -41,15 +42,104 @@ def _text(kernel: Kernel) -> str:
     return "\n\n".join("\n".join(_Function(kernel, f).lines()) for f in functions)
 
 
-class _Function:
+class Writer:
+    """Writes statements and operators that mean in C++ what they mean in Python; a subclass has values and the rest."""
+
+    def __init__(self, said: str) -> None:
+        self._said = said
+        """What is named where something is refused."""
+        self._hidden = 0
+
+    def body(self, body: Iterable[ast.stmt], indent: str) -> Iterator[str]:
+        """Return lines of statements, one within the other as they are in Python."""
+        for statement in body:
+            for line in self.statement(statement):
+                yield indent + line
+
+    def statement(self, s: ast.stmt) -> Iterator[str]:
+        """Return the lines of a statement."""
+        match s:
+            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
+                names = self.hidden(*map(str, range(len(values))))
+                yield from (f"auto {n} = {self.value(v)};" for n, v in zip(names, values, strict=True))
+                yield from (f"{self.value(t)} = {n};" for n, t in zip(names, targets, strict=True))
+            case ast.Assign(targets=targets, value=value):
+                yield f"{' = '.join(map(self.value, targets))} = {self.value(value)};"
+            case ast.AugAssign(target=target, op=op, value=value):
+                yield f"{self.value(target)} = {self.binary(op, target, value)};"
+            case ast.If():
+                yield from (*self._branches(s), "}")
+            case ast.While(test=test, body=body, orelse=[]):
+                yield from (f"while ({self.value(test)}) {{", *self.turn(), *self.body(body, "  "), "}")
+            case ast.Break() | ast.Continue():
+                yield "break;" if isinstance(s, ast.Break) else "continue;"
+            case ast.Global() | ast.Pass() | ast.Expr(value=ast.Constant()):
+                pass
+            case ast.Expr(value=value):
+                yield f"(void)({self.value(value)});"
+            case _:
+                self.refuse(s)
+
+    def _branches(self, s: ast.If) -> Iterator[str]:
+        """Return an if and each elif; a step has more of them than Python's stack has room for, one in the other."""
+        yield f"if ({self.value(s.test)}) {{"
+        yield from self.body(s.body, "  ")
+        while len(s.orelse) == 1 and isinstance(following := s.orelse[0], ast.If):
+            s = following
+            yield f"}} else if ({self.value(s.test)}) {{"
+            yield from self.body(s.body, "  ")
+        if s.orelse:
+            yield from ("} else {", *self.body(s.orelse, "  "))
+
+    def turn(self) -> Sequence[str]:
+        """Return what each turn of a loop begins with."""
+        return ()
+
+    def hidden(self, *parts: str) -> list[str]:
+        """Return names that nothing else has."""
+        self._hidden += 1
+        return [f"hidden{self._hidden}_{part}" for part in parts]
+
+    def value(self, node: ast.expr) -> str:
+        """Return an expression."""
+        match node:
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY or type(op) in _CALLED:
+                return self.binary(op, left, right)
+            case ast.UnaryOp(op=op, operand=operand):
+                return f"({_UNARY[type(op)]}{self.value(operand)})"
+            case ast.Compare(left=left, ops=ops, comparators=others) if all(type(op) in _COMPARED for op in ops):
+                return self._compared([left, *others], ops)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                return f"({self.value(test)} ? {self.value(body)} : {self.value(orelse)})"
+        self.refuse(node)
+
+    def binary(self, op: ast.operator, left: ast.expr, right: ast.expr) -> str:
+        """Return what an operator makes of two values; quotients are a subclass's."""
+        return f"({self.value(left)} {_BINARY[type(op)]} {self.value(right)})"
+
+    def _compared(self, values: Sequence[ast.expr], ops: Sequence[ast.cmpop]) -> str:
+        parts = [
+            f"({self.value(a)} {_COMPARED[type(op)]} {self.value(b)})"
+            for a, op, b in zip(values, ops, values[1:], strict=False)
+        ]
+        return parts[0] if len(parts) == 1 else f"({' && '.join(parts)})"
+
+    def refuse(self, node: ast.AST) -> NoReturn:
+        """Raise a KernelError that says what C++ is not made of."""
+        raise KernelError(f"{self._said}: {ast.unparse(node)!r} is not among what C++ is made of")
+
+
+class _Function(Writer):
     """Writes one function: the step, or a plain function that it calls."""
 
     def __init__(self, kernel: Kernel, tree: ast.FunctionDef) -> None:
+        super().__init__(kernel.name)
         self._kernel, self._tree = kernel, tree
         self._is_step = tree.name == f"step_{kernel.name}"
+        self._asked = rq.OP_RETURN
+        """The operation whose request is being written."""
         self._ended = f"core.ended(0, {_name(_PLACE)})" if self._is_step else "0"
         """What it returns where its arithmetic has failed."""
-        self._hidden = 0
 
     def lines(self) -> Iterator[str]:
         """Return its lines."""
@@ -60,106 +150,82 @@ class _Function:
         yield f"XCCL_DEVICE word {_name(self._tree.name)}({', '.join(arguments)}) {{"
         if own:
             yield f"  word {', '.join(f'{_name(n)} = 0' for n in own)};"
-        yield from self._body(self._tree.body, "  ")
+        yield from self.body(self._tree.body, "  ")
         yield f"  return {self._ended};"
         yield "}"
 
-    def _body(self, body: Iterable[ast.stmt], indent: str) -> Iterator[str]:
-        for statement in body:
-            for line in self._statement(statement):
-                yield indent + line
-
-    def _statement(self, s: ast.stmt) -> Iterator[str]:
+    def statement(self, s: ast.stmt) -> Iterator[str]:
         match s:
-            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
-                self._hidden += 1
-                names = [f"hidden{self._hidden}_{i}" for i in range(len(values))]
-                yield from (f"word {n} = {self._value(v)};" for n, v in zip(names, values, strict=True))
-                yield from (f"{self._value(t)} = {n};" for n, t in zip(names, targets, strict=True))
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == _PLACE:
                 yield f"if (core.status) return {self._ended};"
-                yield f"{_name(_PLACE)} = {self._value(value)};"
-            case ast.Assign(targets=targets, value=value):
-                yield f"{' = '.join(map(self._value, targets))} = {self._value(value)};{self._remark(s)}"
-            case ast.AugAssign(target=target, op=op, value=value):
-                yield f"{self._value(target)} = {self._binary(op, target, value)};"
-            case ast.If(test=test, body=body, orelse=orelse):
-                yield f"if ({self._value(test)}) {{"
-                yield from self._body(body, "  ")
-                yield from ("} else {", *self._body(orelse, "  ")) if orelse else ()
-                yield "}"
-            case ast.While(test=test, body=body, orelse=[]):
-                yield f"while ({self._value(test)}) {{"
-                yield f"  if (core.status) return {self._ended};"
-                yield from self._body(body, "  ")
-                yield "}"
+                yield f"{_name(_PLACE)} = {self.value(value)};"
+            case ast.Assign(targets=[ast.Subscript()]):
+                yield from (line + self._remark(s) for line in super().statement(s))
             case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"), args=args), orelse=[]):
-                yield from self._for(_name(name), [self._value(a) for a in args], s.body)
+                yield from self._for(_name(name), [self.value(a) for a in args], s.body)
             case ast.Return(value=value):
-                result = "0" if value is None else self._value(value)
+                result = "0" if value is None else self.value(value)
                 yield f"return core.ended({result}, {_name(_PLACE)});" if self._is_step else f"return {result};"
             case ast.Raise(exc=ast.Call(func=ast.Name(id=name))):
                 yield f"core.fails({RAISED[name]});"
                 yield f"return {self._ended};"
-            case ast.Break() | ast.Continue():
-                yield "break;" if isinstance(s, ast.Break) else "continue;"
-            case ast.Global() | ast.Pass() | ast.Expr(value=ast.Constant()):
-                pass
-            case ast.Expr(value=value):
-                yield f"(void)({self._value(value)});"
             case _:
-                self._refuse(s)
+                yield from super().statement(s)
+
+    def turn(self) -> Sequence[str]:
+        return (f"  if (core.status) return {self._ended};",)
 
     def _for(self, name: str, given: Sequence[str], body: Iterable[ast.stmt]) -> Iterator[str]:
-        self._hidden += 1
-        start, stop, step, k, n = (f"hidden{self._hidden}_{part}" for part in ("start", "stop", "step", "k", "n"))
+        start, stop, step, k, n = self.hidden("start", "stop", "step", "k", "n")
         values = ("0", given[0], "1") if len(given) == 1 else (*given, "1")[:3]
         yield f"word {', '.join(f'{n} = {v}' for n, v in zip((start, stop, step), values, strict=True))};"
         yield f"for (word {k} = 0, {n} = core.turns_of({start}, {stop}, {step}); {k} < {n}; {k}++) {{"
-        yield f"  if (core.status) return {self._ended};"
+        yield from self.turn()
         yield f"  {name} = {start} + {k} * {step};"
-        yield from self._body(body, "  ")
+        yield from self.body(body, "  ")
         yield "}"
 
     def _remark(self, s: ast.Assign) -> str:
-        """Say which request it is, where its site is written."""
-        if ast.unparse(s.targets[0]) != _SITE or not isinstance(s.value, ast.Constant):
+        """Say of a word of a request what it is: the operation, an operand, or the site with its line in Python."""
+        said = self._said_of(ast.unparse(s.targets[0]), s.value)
+        return f"  // {said}" if said else ""
+
+    def _said_of(self, target: str, value: ast.expr) -> str:
+        if target not in _REQUEST:
             return ""
+        place = _REQUEST.index(target)
+        if place == 0 and isinstance(value, ast.Constant):
+            self._asked = int(str(value.value))
+            return rq.OPERATIONS[self._asked]
+        operands = rq.TABLE[self._asked].operands.split()
+        if place <= len(operands):
+            return operands[place - 1]
         sites: Sequence[Site] = self._kernel.sites
-        number = int(str(s.value.value))
-        if number >= len(sites):
+        if place < len(_REQUEST) - 1 or not isinstance(value, ast.Constant) or self._asked == rq.OP_RETURN:
             return ""
-        named = f" ({sites[number].sync!a})" if sites[number].sync else ""
-        return f"  // {sites[number].file.rpartition('/')[2]}:{sites[number].line}{named}"
+        site = sites[int(str(value.value))]
+        return f"{site.file.rpartition('/')[2]}:{site.line}" + (f" ({site.sync!a})" if site.sync else "")
 
     # ---- expressions
 
-    def _value(self, node: ast.expr) -> str:
+    def value(self, node: ast.expr) -> str:
         match node:
             case ast.Constant(value=int(number)):
-                return str(int(number)) + ("" if abs(number) < 1 << 31 else "LL") if number > -(1 << 63) else _LEAST
+                return str(int(number)) + ("" if abs(number) < 1 << 31 else "LL") if number > -(1 << 63) else LEAST
             case ast.Constant(value=None):
                 return "0"
             case ast.Name(id=name):
                 return "core.turns" if name == TURNS else _name(name)
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY or type(op) in _CALLED:
-                return self._binary(op, left, right)
-            case ast.UnaryOp(op=op, operand=operand):
-                return f"({_UNARY[type(op)]}{self._value(operand)})"
             case ast.BoolOp(op=op, values=values):
-                return self._last_looked_at(isinstance(op, ast.And), [self._value(v) for v in values])
-            case ast.Compare(left=left, ops=ops, comparators=others) if all(type(op) in _COMPARED for op in ops):
-                return self._compared([left, *others], ops)
-            case ast.IfExp(test=test, body=body, orelse=orelse):
-                return f"({self._value(test)} ? {self._value(body)} : {self._value(orelse)})"
+                return self._last_looked_at(isinstance(op, ast.And), [self.value(v) for v in values])
             case ast.Subscript(value=ast.Name(id=name), slice=ast.BinOp(right=ast.Constant(value=int(offset)))):
                 assert name == STATE
                 return f"core.words[{offset}]"
             case ast.Subscript(value=ast.Tuple(elts=elements), slice=index):
-                return self._element([self._value(e) for e in elements], self._value(index))
+                return self._element([self.value(e) for e in elements], self.value(index))
             case ast.Call(func=ast.Name(id=name), args=arguments):
-                return self._call(name, [self._value(a) for a in arguments])
-        self._refuse(node)
+                return self._call(name, [self.value(a) for a in arguments])
+        return super().value(node)
 
     def _element(self, elements: Sequence[str], index: str) -> str:
         found = "core.bad_index()"
@@ -167,8 +233,8 @@ class _Function:
             found = f"({index} == {i} || {index} == {i - len(elements)} ? {element} : {found})"
         return found
 
-    def _binary(self, op: ast.operator, left: ast.expr, right: ast.expr) -> str:
-        a, b = self._value(left), self._value(right)
+    def binary(self, op: ast.operator, left: ast.expr, right: ast.expr) -> str:
+        a, b = self.value(left), self.value(right)
         if type(op) in _CALLED:
             return f"core.{_CALLED[type(op)]}({a}, {b})"
         if isinstance(op, ast.BitOr) and b == "0":
@@ -181,13 +247,6 @@ class _Function:
         for value in reversed(before):
             result = f"({value} ? {result} : 0)" if is_and else f"({value} ? {value} : {result})"
         return result
-
-    def _compared(self, values: Sequence[ast.expr], ops: Sequence[ast.cmpop]) -> str:
-        parts = [
-            f"({self._value(a)} {_COMPARED[type(op)]} {self._value(b)})"
-            for a, op, b in zip(values, ops, values[1:], strict=False)
-        ]
-        return parts[0] if len(parts) == 1 else f"({' && '.join(parts)})"
 
     def _call(self, name: str, given: Sequence[str]) -> str:
         if name in (INT, "int"):
@@ -203,11 +262,9 @@ class _Function:
             raise KernelError(f"{self._kernel.name}: {name} is not among what C++ is made of")
         return f"{_name(name)}({', '.join(['core', *given])})"
 
-    def _refuse(self, node: ast.AST) -> NoReturn:
-        raise KernelError(f"{self._kernel.name}: {ast.unparse(node)!r} is not among what C++ is made of")
 
-
-_LEAST = "(-9223372036854775807LL - 1)"
+LEAST = "(-9223372036854775807LL - 1)"
+"""The least number of 64 bits."""
 
 
 def _name(name: str) -> str:

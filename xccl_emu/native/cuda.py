@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ConfigError, KernelError
 from xccl_emu.lang import Kernel
-from xccl_emu.lang import operations as ops
-from xccl_emu.lang import requests as rq
 from xccl_emu.native import program
 from xccl_emu.native.host import ENDED, Machine, Real
 
 if TYPE_CHECKING:
     from xccl_emu.machine.pod import Pod, Snapshot
 
+FLAGS = ("-std=c++17", "-fmad=false")
+"""Options of NVRTC: each product and each sum is rounded by itself."""
 _PARTS = ("cuda.h", "", "cuda.cu")
 _BLOCKS_MOST = 1024
 """All blocks of a launch must be on the GPU at once, since they wait for each other."""
@@ -27,11 +27,11 @@ _PODS_MOST = 64
 class Cuda(Real):
     """A way to run a pod (`Pod.policy`): its kernels on an NVIDIA GPU, a block of one thread for each core.
 
-    It takes CuPy (``pip install 'xccl_emu[cuda]'``).  Everything else is as in `Native`, but for two things: the
-    vector pipe only fills and copies, and nobody checks rights.
+    It takes CuPy (``pip install 'xccl_emu[cuda]'``).  Everything else is as in `Native`, but for one thing: a NaN that
+    arithmetic makes has the GPU's bits.
 
     Raises:
-        ConfigError: as `Native`; from `Pod.run` also for kernels with vector instructions, and without CuPy or a GPU.
+        ConfigError: as `Native`; from `Pod.run` also for more than 1,024 cores, and without CuPy or a GPU.
         KernelError: from `Pod.run`, if the program does not compile or the GPU ends it.
     """
 
@@ -40,12 +40,6 @@ class Cuda(Real):
     def look(self, pod: "Pod") -> None:
         """Compile the program, if that was not done before."""
         super().look(pod)
-        for kernel in pod.kernels:
-            asked = program.operations_of(kernel) - {rq.OP_V_FILL, rq.OP_V_COPY}
-            if some := sorted(rq.OPERATIONS[op] for op in asked if ops.VECTORS >> op & 1):
-                raise ConfigError(
-                    "on", "cuda", f"has no arithmetic of vectors, and {kernel.name} asks for {', '.join(some)}"
-                )
         if len(pod.active_cores()) > _BLOCKS_MOST:
             raise ConfigError("on", "cuda", f"runs {_BLOCKS_MOST} cores at most")
         _program_of(tuple(pod.kernels))
@@ -119,7 +113,7 @@ def _cupy() -> Any:
 def _program_of(kernels: tuple[Kernel, ...]) -> Any:
     """Compile the program of some kernels; CuPy keeps it on disk by its text."""
     cupy = _cupy()
-    module = cupy.RawModule(code=program.text(kernels, _PARTS), options=("-std=c++17",))
+    module = cupy.RawModule(code=program.text(kernels, _PARTS), options=FLAGS)
     try:
         return module.get_function("xccl_run")
     except cupy.cuda.compiler.CompileException as error:

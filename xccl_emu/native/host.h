@@ -1,6 +1,7 @@
 // Memory and time of this computer's threads.
 #pragma once
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <cstring>
 #include <ctime>
@@ -13,6 +14,7 @@
 using word = long long;
 
 #define XCCL_DEVICE inline
+#define XCCL_CALLED inline
 
 typedef word Pair __attribute__((vector_size(16), may_alias));
 typedef word Line __attribute__((vector_size(32), may_alias));

@@ -1,7 +1,4 @@
-"""Running a pod by threads of this computer: a program is compiled once for its text, and runs on the pod's own memory.
-
-The emulator's own machine code, called by its address, says what a core may touch and computes its vector instructions.
-"""
+"""Running a pod by threads of this computer: a program is compiled once for its text, and has the pod's own memory."""
 
 import ctypes
 import functools
@@ -15,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import config, types
+from numba import config
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import CapacityError, ConfigError, KernelError
@@ -23,18 +20,15 @@ from xccl_emu.jit import cache
 from xccl_emu.lang import Kernel, _machine_code
 from xccl_emu.lang.foreign import compiler
 from xccl_emu.lang.foreign.kernel import CKernel
-from xccl_emu.machine.device import access, pipes, words
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.native import program
 
 if TYPE_CHECKING:
     from xccl_emu.machine.pod import Pod, Snapshot
 
-FLAGS = ["-std=c++17", "-O1", "-fwrapv", "-fno-strict-aliasing", "-fPIC", "-shared", "-pthread", "-w", "-x", "c++", "-"]
+FLAGS = ["-std=c++17", "-O1", "-fwrapv", "-ffp-contract=off", "-fno-strict-aliasing"]
+FLAGS += ["-fPIC", "-shared", "-pthread", "-w", "-x", "c++", "-"]
 _PARTS = ("host.h", "", "host.cpp")
-_BYTES, _WORDS = types.Array(types.uint8, 1, "C"), types.Array(types.int64, 1, "C")
-_JUDGE = types.boolean(_WORDS, types.int64, types.int64, types.int64)
-_ACT = types.boolean(_BYTES, _WORDS, types.int64, types.int64, types.int64)
 _SECONDS_MOST = 1_000_000
 ENDED = {0: ms.ENDED_DONE, 1: ms.ENDED_ERROR, 2: ms.ENDED_DEADLOCK}
 """How a run ended, by `Stop` of machine.h."""
@@ -46,8 +40,6 @@ class Machine(ctypes.Structure):
     _fields_ = (
         ("memory", ctypes.c_void_p), ("n_bytes", ctypes.c_int64), ("state", ctypes.c_void_p),
         ("n_words", ctypes.c_int64), ("most_ns", ctypes.c_int64), ("stop", ctypes.c_void_p),
-        ("check", ctypes.c_void_p), ("check_vector", ctypes.c_void_p), ("check_choice", ctypes.c_void_p),
-        ("vector", ctypes.c_void_p),
     )  # fmt: skip
 
 
@@ -113,7 +105,6 @@ class Native(Real):
         """Compile the program, if that was not done before."""
         super().look(pod)
         _program_of(tuple(pod.kernels))
-        _of_machine()
 
     def drive(self, pod: "Pod", progress: Callable[[int], None] | None) -> tuple[int, float, NDArray[np.int64]]:
         """Run what is launched; how it ended, and the seconds that this computer took."""
@@ -122,7 +113,7 @@ class Native(Real):
         memory, cores, stop = pod.memory, np.array(pod.active_cores(), np.int64), ctypes.c_int(0)
         machine = Machine(
             memory.ctypes.data, memory.size, pod.state.ctypes.data, pod.state.size, int(self.seconds * 1e9),
-            ctypes.addressof(stop), *_of_machine(),
+            ctypes.addressof(stop),
         )  # fmt: skip
         self.seed += 1
         started = time.perf_counter()
@@ -131,13 +122,6 @@ class Native(Real):
         if why not in ENDED:
             raise CapacityError(f"native: this computer has no more threads: the run takes {cores.size}, one a core")
         return ENDED[why], seconds, np.zeros(0, np.int64)
-
-
-@functools.cache
-def _of_machine() -> tuple[int, ...]:
-    """Addresses of what the program calls of the emulator's machine."""
-    judges = (access.check, access.check_vector, access.check_choice)
-    return *(words.address_of(each, _JUDGE) for each in judges), words.address_of(pipes.step_vector, _ACT)
 
 
 @functools.cache

@@ -6,9 +6,6 @@
 // by fences alone.
 #pragma once
 
-using Judge = int (*)(signed char *, void **, word *, word, word, word, word);
-using Act = int (*)(signed char *, void **, char *, word, word *, word, word, word, word);
-
 // ---- copies between memory that others see and what is a core's own: 16 bytes at once where that memory is aligned
 
 XCCL_DEVICE word part(const char *shared, word left) {
@@ -43,8 +40,6 @@ struct Machine {
   word n_words;
   word most_ns;          // how long a run may take
   int *stop;             // set when the run is to end before its cores return
-  Judge check, check_vector, check_choice;  // the emulator's own checks of a request; null on a GPU
-  Act vector;            // its own vector pipe; null on a GPU
 };
 
 enum Stop { GOES_ON, FAILED, GIVEN_UP, NO_THREAD };
@@ -75,11 +70,7 @@ struct Core : Arithmetic {
   // ---- errors
 
   XCCL_DEVICE bool fail(word kind, word a, word b, word site) {
-    if (claim(machine.state + ms::ERROR, kind)) {
-      word *header = machine.state;
-      header[ms::ERROR_CORE] = number, header[ms::ERROR_SITE] = site, header[ms::ERROR_OP] = words[abi::REQUEST];
-      header[ms::ERROR_A] = a, header[ms::ERROR_B] = b;
-    }
+    set_error_at(machine.state, number, base, kind, a, b, site);
     halt(machine.stop, FAILED);
     return false;
   }
@@ -134,7 +125,9 @@ struct Core : Arithmetic {
     if (ops::FLAGS >> entry[0] & 1) {
       if (!flag(entry)) return false;
     } else if (pipe == rq::VECTOR) {
-      return compute();
+      const word at = entry - machine.state;
+      pipes__compute((Bytes)machine.memory, machine.state, words[ms::UB_BASE], at, entry[0]);
+      moved[pipe] += touched_elements(machine.state, at, entry[0]);
     } else if (pipe == rq::MTU_IN) {
       fetch(buffer + entry[ops::mtu_in_ub], machine.memory + entry[ops::mtu_in_source], entry[ops::mtu_in_nbytes]);
       moved[pipe] += entry[ops::mtu_in_nbytes];
@@ -149,29 +142,6 @@ struct Core : Arithmetic {
     for (word i = 0; i < ms::N_PIPES - 1; i++)
       if (advance(1 + (first + i) % (ms::N_PIPES - 1))) return true;
     return false;
-  }
-  // The emulator's vector pipe; where it cannot be called, what needs no arithmetic.
-  XCCL_DEVICE bool compute() {
-    if (!machine.vector) return move_in_buffer();
-    signed char done = 0;
-    void *raised = nullptr;
-    machine.vector(&done, &raised, machine.memory, machine.n_bytes, machine.state, machine.n_words, number, base,
-                   ms::CHOICE_ALL);
-    return done != 0;
-  }
-  XCCL_DEVICE bool move_in_buffer() {
-    word *queue = queue_of(rq::VECTOR);
-    const word *entry = entry_of(queue, 0);
-    if (entry[0] == rq::OP_V_FILL) {
-      for (word i = 0; i < entry[ops::v_fill_count]; i++) buffer[entry[ops::v_fill_ub] + i] = (char)entry[ops::v_fill_byte];
-    } else if (entry[0] == rq::OP_V_COPY && !entry[ops::v_copy_function]) {
-      for (word i = 0; i < entry[ops::v_copy_count]; i++)
-        buffer[entry[ops::v_copy_target_ub] + i] = buffer[entry[ops::v_copy_ub] + i];
-    } else {
-      return fail(ms::ERR_OPERAND, entry[0], 0, entry[abi::REQUEST_WORDS - 1]);
-    }
-    pop(queue);
-    return true;
   }
   XCCL_DEVICE void write_out(const word *entry) {
     char *memory = machine.memory;
@@ -250,14 +220,11 @@ struct Core : Arithmetic {
     return compare == rq::CMP_EQ ? value == wanted : compare == rq::CMP_GE ? value >= wanted : value != wanted;
   }
   XCCL_DEVICE bool allowed(word op) {
-    if (!machine.check) return true;
-    signed char right = 0;
-    void *raised = nullptr;
-    Judge judge = ops::VECTORS >> op & 1 ? machine.check_vector
-                  : op == rq::OP_CHOOSE || op == rq::OP_POLL_ANY ? machine.check_choice : machine.check;
-    judge(&right, &raised, machine.state, machine.n_words, number, base, op);
+    const bool right = ops::VECTORS >> op & 1 ? access_check_vector(machine.state, number, base, op)
+                       : op == rq::OP_CHOOSE || op == rq::OP_POLL_ANY ? access_check_choice(machine.state, number, base, op)
+                       : access_check(machine.state, number, base, op);
     if (!right) halt(machine.stop, FAILED);
-    return right != 0;
+    return right;
   }
 
   // Carry out the request; false if it has to wait.

@@ -1,6 +1,5 @@
 """The text of a program: constants, the machine of requests, and the step functions of a pod's kernels."""
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -9,10 +8,10 @@ from xccl_emu.lang import Kernel, abi, cpp
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import layout as ms
+from xccl_emu.native import emulated
 
 HERE = Path(__file__).parent
 _SETS = ("VECTORS", "TRANSFERS", "SCALAR_WRITES", "FLAGS", "LOOKS")
-_ASKED = re.compile(rf"\[_xk_base \+ {abi.REQUEST}\] = (\d+)$", re.MULTILINE)
 
 
 def text(kernels: Sequence[Kernel], parts: Sequence[str]) -> str:
@@ -20,15 +19,10 @@ def text(kernels: Sequence[Kernel], parts: Sequence[str]) -> str:
     return "\n".join(_program(kernels) if not part else (HERE / part).read_text() for part in parts)
 
 
-def operations_of(kernel: Kernel) -> frozenset[int]:
-    """Return what a kernel may ask for, by code."""
-    return frozenset(map(int, _ASKED.findall(kernel.source)))
-
-
 def _program(kernels: Sequence[Kernel]) -> str:
     before = "struct Core;\nXCCL_DEVICE word step(word kernel, Core &core);"
-    parts = ((HERE / name).read_text() for name in ("arithmetic.h", "machine.h"))
-    return "\n".join([constants(), before, *parts, steps(kernels)])
+    arithmetic, base, machine = ((HERE / f"{name}.h").read_text() for name in ("arithmetic", "emulated", "machine"))
+    return "\n".join([constants(), before, arithmetic, base, emulated.text(), machine, steps(kernels)])
 
 
 def steps(kernels: Sequence[Kernel]) -> str:
