@@ -25,7 +25,7 @@ _WRITES = {
     "store": "store0", "store_seen": "store1", "store4": "store2", "store_named": "store3", "atomic": "atomic_add0",
     "atomic_taken": "atomic_add1", "swap": "compare_swap0", "put": "put0", "put_one": "put1", "put_named": "put2",
     "add": "add0", "out": "mtu_out0", "add_out": "mtu_add0", "signal": "put_signal0", "stores": "store4",
-    "result": "store5", "outs": "mtu_out1", "puts": "put3", "signals": "put_signal1",
+    "result": "store5", "store_line": "store_line0", "outs": "mtu_out1", "puts": "put3", "signals": "put_signal1",
 }  # fmt: skip
 """The site of each instruction that writes, by its name in `WRITING`."""
 
@@ -153,6 +153,8 @@ def _single(small: Small, pod: Pod, one: Instruction) -> Op:
         case "load" | "load_named":
             named = one.name == "load_named" or _are_flags(small, pod, word, 8)
             return Op("load", word, named=named, takes=True, shows=True)
+        case "load_line" | "load_line_named" | "store_line":
+            raise Unknown("accesses of 16 bytes")
         case "load4":
             return Op("load", shifted, nbytes=4, named=_are_flags(small, pod, shifted, 4), takes=True, shows=True)
         case "load_at":

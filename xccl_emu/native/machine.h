@@ -247,6 +247,16 @@ struct Core : Arithmetic {
         if (asks_strong(r[abi::REQUEST_WORDS - 1])) fence();
         touched += r[ops::store_nbytes], store(memory + r[ops::store_address], r[ops::store_value], r[ops::store_nbytes]);
         return true;
+      case rq::OP_LOAD_LINE: {
+        word held[2];
+        fetch((char *)held, memory + r[ops::load_line_address], sizeof held);
+        touched += sizeof held, result = held[0], r[ops::load_line_high] = held[1];
+        return true;
+      }
+      case rq::OP_STORE_LINE:
+        if (asks_strong(r[abi::REQUEST_WORDS - 1])) fence();
+        touched += 16, write(memory + r[ops::store_line_address], (const char *)(r + ops::store_line_value), 16);
+        return true;
       case rq::OP_ATOMIC_ADD:
         if (asks_strong(r[abi::REQUEST_WORDS - 1])) fence();
         touched += 8, result = add(memory + r[ops::atomic_add_address], r[ops::atomic_add_value]);

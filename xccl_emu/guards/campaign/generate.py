@@ -43,7 +43,12 @@ _FAULTS = tuple(
 )  # fmt: skip
 """What breaks, by whether a CPU takes part."""
 _REVIVALS = tuple(("revive:die0", f"revive:{other}") for other in ("die1", "cpu0"))
-_ADDS_ROW = "mtu_add0"
+_ADDS_ROW, _LINE = "mtu_add0", "store_line0"
+_LINED = {
+    "load": "load_line", "load_named": "load_line_named", "ge": "load_line_named",
+    "store": "store_line", "add": "store_line", "put": "store_line", "put_one": "store_line", "out": "store_line",
+}  # fmt: skip
+"""Accesses of 16 bytes, and what they take the place of."""
 _LOSSES = ("", "lose:die0:meta", "lose:die0:managed", "lose:die1:meta", "lose:die1:managed", "lose:die1")
 CROSSED = (12, 20, 24)
 """Programs of these numbers, of 32, take any features together; in the others features drawn late seldom meet."""
@@ -117,6 +122,7 @@ def draw(seed: int, number: int) -> ProgramCase:
     small = _with_flags(Random(f"{seed}/{number}/flags"), small) if number % 8 == 7 else small
     small = _copied_flags(Random(f"{seed}/{number}/copies")) if number % 32 == 31 else small
     small = _giving_up(Random(f"{seed}/{number}/gives up"), small) if number % 16 in (1, 10) else small
+    small = _of_lines(Random(f"{seed}/{number}/lines"), small) if number % 16 == 15 else small
     expects = rng.choice((NOTHING, AN_END, AN_END, SPOILED if rng.random() < 0.2 else AN_END))
     expects = ANY_END if expects == AN_END and number % 4 == 2 else expects
     pick, fault = rng.randrange(1 << 16), rng.choice(_FAULTS[small.cpu]) if rng.random() < 0.15 else ""
@@ -140,6 +146,19 @@ def _fenced(rng: Random, small: Small) -> Small:
 def _each(change: Change, rng: Random, small: Small) -> Small:
     """Put some instructions in place of others."""
     return replace(small, programs=tuple(tuple(change(rng, one) for one in each) for each in small.programs))
+
+
+def _of_lines(rng: Random, small: Small) -> Small:
+    """Most loads and stores are of 16 bytes, where the machine has such accesses."""
+    if small.scalar_cache or small.atomic_bytes < 16:
+        return small
+    asks = {**small.asks, _LINE: rng.choice(ORDERS[1:])} if small.asks else small.asks
+    return _each(_lined, rng, replace(small, asks=asks))
+
+
+def _lined(rng: Random, one: Instruction) -> Instruction:
+    name = _LINED.get(one.name, "")
+    return Instruction(name, one.a, one.b, rng.randrange(4)) if name and rng.random() < 0.7 else one
 
 
 def _signalled(rng: Random, one: Instruction) -> Instruction:
@@ -169,7 +188,7 @@ def _polled(rng: Random, one: Instruction) -> Instruction:
 
 def _ordering(rng: Random, small: Small) -> Small:
     """Half of the kinds of writes ask for an order; those that add a row do where such are drawn."""
-    usual = [line for line in WRITING if line != _ADDS_ROW]
+    usual = [line for line in WRITING if line not in (_ADDS_ROW, _LINE)]
     return replace(small, asks={line: rng.choice(ORDERS[1:]) for line in usual if rng.random() < 0.5})
 
 

@@ -109,6 +109,9 @@ if c & 4:
     "tentative": f"yield lang.mtu_in({_SHIFTED}, b * 8, nbytes, tentative=1)",
     "validate": "yield lang.validate(b * 8, nbytes)",
     "add_out": f"yield lang.mtu_add(b * 8, {_SHIFTED}, nbytes)",
+    "load_line": "last = yield lang.load_line(word & ~15)",
+    "load_line_named": "last = yield lang.load_line(word & ~15, sync='load')",
+    "store_line": "yield lang.store_line(word & ~15, b, c)",
 }
 """What each instruction of a program does, in the order of their codes."""
 OPERATIONS = tuple(INSTRUCTIONS)
