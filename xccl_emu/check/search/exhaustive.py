@@ -264,15 +264,15 @@ class Search:
 
     def _depth_first(self) -> None:
         none = np.zeros(0, np.int64)
-        self._go_deep(dfs.Known(self._fingerprints(1 << 10), _room_for_open(1 << 9), none, none.reshape(0, edge.WORDS)))
+        self._go_deep(dfs.StatesKnown(self._fingerprints(1 << 10), _room_for_open(1 << 9), none, none.reshape(0, edge.WORDS)))
 
     def _all_transitions(self) -> NDArray[np.int64]:
         """Search depth first; returns the transitions of all states, but those that spared cores make."""
         table, edges = self._fingerprints(1 << 13), np.zeros((1 << 13, edge.WORDS), np.int64)
-        known = self._go_deep(dfs.Known(table, _room_for_open(1 << 9), np.zeros(table.size, np.int64), edges))
+        known = self._go_deep(dfs.StatesKnown(table, _room_for_open(1 << 9), np.zeros(table.size, np.int64), edges))
         return known.edges[: int(self.setup.checker[cs.N_EDGES])]
 
-    def _go_deep(self, known: dfs.Known) -> dfs.Known:
+    def _go_deep(self, known: dfs.StatesKnown) -> dfs.StatesKnown:
         """Search depth first to the end, or to a limit; returns what is known then."""
         why, self.setup.checker[cs.N_EDGES] = dfs.PAUSED, 0
         while why != dfs.ENDED and not self.found.reason:
@@ -281,7 +281,7 @@ class Search:
             self._look(why)
         return known
 
-    def _grown(self, known: dfs.Known) -> dfs.Known:
+    def _grown(self, known: dfs.StatesKnown) -> dfs.StatesKnown:
         """Twice the room for what is full, as far as memory affords it."""
         ck, states = self.setup.checker, known.table.nbytes + known.ids.nbytes
         opened, edges = sum(array.nbytes for array in known.opened), known.edges.nbytes

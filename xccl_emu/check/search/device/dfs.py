@@ -107,7 +107,7 @@ def _written(mem, st, entry):
 ENDED, PAUSED, TABLE_FULL = range(3)
 
 
-class Known(NamedTuple):
+class StatesKnown(NamedTuple):
     """What a search knows of states; the last two are empty where no transitions are kept."""
 
     table: NDArray[np.uint64]
