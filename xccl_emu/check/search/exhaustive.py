@@ -263,8 +263,8 @@ class Search:
         return self.max_states if self._draw is None else min(BESIDE_STATES, self.max_states)
 
     def _depth_first(self) -> None:
-        none = np.zeros(0, np.int64)
-        self._go_deep(dfs.StatesKnown(self._fingerprints(1 << 10), _room_for_open(1 << 9), none, none.reshape(0, edge.WORDS)))
+        ids, edges = np.zeros(0, np.int64), np.zeros((0, edge.WORDS), np.int64)
+        self._go_deep(dfs.StatesKnown(self._fingerprints(1 << 10), _room_for_open(1 << 9), ids, edges))
 
     def _all_transitions(self) -> NDArray[np.int64]:
         """Search depth first; returns the transitions of all states, but those that spared cores make."""
