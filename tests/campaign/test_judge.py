@@ -10,7 +10,7 @@ from xccl_emu.check import verdict as kinds
 from xccl_emu.check.search.device import checker_state as cs
 from xccl_emu.check.search.exhaustive import Found
 from xccl_emu.guards.campaign import judge as judging
-from xccl_emu.guards.campaign.generate import AN_END, SPOILED, ProgramCase
+from xccl_emu.guards.campaign.generate import AN_END, ANY_END, SPOILED, ProgramCase
 from xccl_emu.guards.campaign.judge import BRUTE_FORCE, SAMPLING, JudgeBudget, judge
 
 RIGHT = ProgramCase(small("store 1.0 5; quiet; store 1.4 1 | ge 1.4 1; load 1.0"), AN_END)
@@ -34,6 +34,16 @@ def test_nobody_contradicts_on_what_is_right_or_plainly_wrong() -> None:
     (spoiled,) = judge(ProgramCase(RIGHT.small, SPOILED, 3), ["sc"])
     assert spoiled.verdicts[BRUTE_FORCE] == "another end"
     assert not right.contradictions + locked.contradictions + spoiled.contradictions
+
+
+def test_dies_that_own_their_ends_may_mix_them() -> None:
+    """Where an end is left out, and each die's part of it is another end's too, nobody finds anything."""
+    mixed = small("choose | choose", dies=2, together=False)
+    (judged,) = judge(ProgramCase(mixed, ANY_END), ["sc"])
+    assert judged.verdicts["full"] == judged.verdicts[BRUTE_FORCE] == kinds.VERIFIED
+    (judged,) = judge(ProgramCase(replace(mixed, together=True), ANY_END), ["sc"])
+    assert judged.verdicts["full"] == kinds.WRONG_BITS
+    assert judged.verdicts[BRUTE_FORCE] == "another end"
 
 
 @pytest.mark.parametrize("flight_granules", [7, 8, 9, 16])

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate, pairwise
 
 from xccl_emu.base.errors import ConfigError, DeadlockError, ReplayError, RunError
 from xccl_emu.check import verdict as kinds
@@ -131,10 +132,14 @@ class Scene:
         return wrong + ([OTHER_END] if self.has_other_end() else [])
 
     def has_other_end(self) -> bool:
-        """Return whether some run ends with other bytes than expected."""
-        n, outcome = self.small.n_words(), self.outcome
+        """Return whether some run ends with other bytes than expected: of each range, where dies own theirs."""
+        if (outcome := self.outcome) is None:
+            return False
+        n_words = [nbytes >> 3 for _, nbytes in self.small.observed(self.pod)]
+        ends = [0, *accumulate([sum(n_words)] if self.small.together else n_words)]
         right = outcome if isinstance(outcome, frozenset) else {outcome}
-        return outcome is not None and any(words[:n] not in right for words in self.naive.outcomes)
+        known = {(first, end): {words[first:end] for words in right} for first, end in pairwise(ends)}
+        return any(words[first:end] not in of for (first, end), of in known.items() for words in self.naive.outcomes)
 
 
 def judge(case: ProgramCase, orders: Sequence[str] = ORDERS, budget: JudgeBudget = BUDGET) -> list[JudgedProgram]:
