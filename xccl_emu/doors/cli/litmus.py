@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 
 from xccl_emu.base import words as w
@@ -156,8 +155,9 @@ def _emulated(options: LitmusOptions, programs: Sequence["LitmusTest"]) -> str:
     counted, machine = dict[str, "dict[Outcome, int]"](), (options.emulate, options.barrier, options.homes)
     for program in programs:
         counts, tests = Counter["Outcome"](), litmus.variants(program, options.loads)
-        for test, rounds in zip(tests, map(len, np.array_split(range(options.rounds), len(tests))), strict=True):
-            if rounds:
+        share, more = divmod(options.rounds, len(tests))
+        for number, test in enumerate(tests):
+            if rounds := share + (number < more):
                 counts += litmus.counted(test, litmus.ran(test, *machine, rounds, options.seed))
         counted[program.name] = counts
     return litmus.csv_of(counted)

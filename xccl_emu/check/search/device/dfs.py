@@ -197,6 +197,7 @@ def depth_first(mem, st, ck, rows, named, known, budget):
         if not optional:
             _keep(ck, known, frame, n, ck[cs.HASH])
         if new:
+            ck[cs.STATES] += 1
             ck[cs.DEPTH] += 1
             frames.open_frame(ck)
             frames.enter(ck, known.opened)
@@ -236,7 +237,6 @@ def _add(ck, known):
     known.table[place] = one
     if known.ids.size:
         known.ids[place] = ck[cs.STATES]
-    ck[cs.STATES] += 1
     return True
 
 
