@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.check.sampling.device.monitor import layout as ml
 from xccl_emu.check.search.device import checker_state as cs
-from xccl_emu.check.search.device import dfs, granules
+from xccl_emu.check.search.device import frames, granules
 from xccl_emu.lang import requests as rq
 from xccl_emu.lang.abi import REQUEST
 from xccl_emu.machine.device import layout as ms
@@ -200,8 +200,10 @@ def of_search(st: Words, ck: Words) -> Iterator[Fact]:
     yield "RECORDED actions fit between RECORD_BASE and RECORD_END", at <= ck[cs.RECORD_END], ck[cs.RECORDED]
     yield "RECORDED is 0 unless RECORDING", ck[cs.RECORDING] or ck[cs.RECORDED] == 0, ck[cs.RECORDING]
     yield from _of_table(ck)
-    frame = ck[cs.FRAMES] + ck[cs.DEPTH] * dfs.FRAME_WORDS
-    yield "the frame at DEPTH ends before FRAMES_END", frame + dfs.FRAME_WORDS <= ck[cs.FRAMES_END], ck[cs.DEPTH]
+    frame = ck[cs.FRAMES] + ck[cs.DEPTH] * frames.WORDS
+    yield "the frame at DEPTH ends before FRAMES_END", frame + frames.WORDS <= ck[cs.FRAMES_END], ck[cs.DEPTH]
+    opened = ck[cs.N_OPEN] or ck[cs.LOST]
+    yield "N_OPEN and LOST are 0 while CYCLES is 0", bool(ck[cs.CYCLES]) or not opened, not ck[cs.CYCLES]
     for i in members:
         core = int(ck[ck[cs.CORES] + i * cs.CORE_WORDS])
         yield from _of_block(st, ck, _core(st, core), ck[ck[cs.BLOCKS] + i * cs.BLOCK :][: cs.BLOCK])
