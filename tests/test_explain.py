@@ -1,9 +1,11 @@
 """`xccl-emu explain`: who waits for whom, by the flag words of ranks that hang, in DeepEP's layout."""
 
 import contextlib
+import io
 import json
 import re
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -224,6 +226,16 @@ def test_ranks_that_are_missing_or_masked(tmp_path: Path) -> None:
     assert (code, explained(tmp_path, arrays)[0]) == (1, 0)
 
 
+def test_who_leaves_a_rank_out_sends_it_nothing(tmp_path: Path) -> None:
+    """A rank that waits for one by which it is masked hears so, and of no lost words."""
+    arrays = whole(1)
+    arrays["rank1/signals"][0, [0, 4]] = 0
+    arrays["rank0/mask"] = np.array([0, 1, 0, 0], np.int32)
+    out = explained(tmp_path, arrays)[1]
+    assert "rank 0 has left rank 1 out, and sends it nothing" in out
+    assert "lost" not in out
+
+
 def test_only_the_rank_that_is_awaited_is_there(tmp_path: Path) -> None:
     """Ranks without a dump whose words are in the buffer of a call that this one has not begun wait for it."""
     arrays = whole(1)
@@ -364,6 +376,11 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     assert "num_experts is 16 here, and 8 in" in refusal("explain", str(here), str(other))
     assert "--layout deepep: must be one of deepep-ll" in refusal("explain", str(here), "--layout", "deepep")
     assert "FILE: must be a dump" in refusal("explain", "--json")
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<i4", "fortran_order": False, "shape": (1 << 50,)})
+    with zipfile.ZipFile(other, "w") as archive:
+        archive.writestr("num_ranks.npy", header.getvalue())
+    assert "other.npz: must be a file that numpy.savez wrote" in refusal("explain", str(other))
 
 
 def test_help_has_all_arrays() -> None:

@@ -15,7 +15,7 @@ from xccl_emu.check.search.exhaustive import Search
 from xccl_emu.check.search.setup import Setup
 from xccl_emu.check.trial import Trial
 from xccl_emu.guards.campaign import generate, judge
-from xccl_emu.lang import CMP_EQ, choose, kernel, poll_any, poll_eq, poll_ge, put, quiet, store
+from xccl_emu.lang import CMP_EQ, choose, kernel, load, poll_any, poll_eq, poll_ge, put, quiet, store
 from xccl_emu.machine import Pod, small_pod
 from xccl_emu.protocol import Bench, protocol
 
@@ -187,6 +187,34 @@ def test_dies_that_are_not_there() -> None:
 
     with pytest.raises(ConfigError, match=r"dies=2: out of range 0\.\.1"):
         nowhere().build("relaxed")
+
+
+@kernel
+def look_once(word):
+    """Look at a word, and return."""
+    yield load(word, sync="look")
+
+
+@kernel
+def count_on(word, n):
+    """Store on and on."""
+    for k in range(n):
+        yield store(word, k)
+
+
+@protocol
+def alone(bench: Bench, n: int = 9_000) -> None:
+    """Die 0 returns, and die 1, which may stop, goes on for long."""
+    pod = pod_of(bench, 2, 1)
+    grants = [pod.grant_meta("rw", die) for die in range(2)]
+    pod.launch(look_once, 0, [0], {"word": pod.meta(0)}, grants)
+    pod.launch(count_on, 1, [0], {"word": pod.meta(0), "n": n}, grants)
+
+
+def test_the_way_back_has_room_for_its_ends() -> None:
+    """In most of eighteen thousand states, on a few paths, the others have returned: each such end is kept."""
+    search = without_die(alone().build("sc"), 1)
+    assert (search.found.violation, search.found.reason, search.found.states, search.steps) == (0, "", 18_002, 1)
 
 
 def test_the_longest_way() -> None:

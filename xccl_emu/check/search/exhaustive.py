@@ -285,18 +285,18 @@ class Search:
         """Twice the room for what is full, as far as memory affords it."""
         ck, states = self.setup.checker, known.table.nbytes + known.ids.nbytes
         opened, edges = sum(array.nbytes for array in known.opened), known.edges.nbytes
-        if 2 * ck[cs.STATES] >= known.table.size:
+        if len(known.edges) and ck[cs.N_EDGES] + edge.ROOM > len(known.edges):
+            if self._affords(states + opened + 3 * edges):
+                return known._replace(edges=np.concatenate([known.edges, np.zeros_like(known.edges)]))
+        elif 2 * ck[cs.STATES] >= known.table.size:
             if self._affords(3 * states + opened + edges):
                 table, ids = np.zeros(2 * known.table.size, np.uint64), np.zeros(2 * known.ids.size, np.int64)
                 dfs.move_all(known.table, known.ids, table, ids)
                 return known._replace(table=table, ids=ids)
-        elif frames.are_many(ck, known.opened):
-            if self._affords(states + 3 * opened + edges):
-                room = _room_for_open(2 * known.opened.hashes.size)
-                frames.number_all(ck, known.opened, room)
-                return known._replace(opened=room)
-        elif self._affords(states + opened + 3 * edges):
-            return known._replace(edges=np.concatenate([known.edges, np.zeros_like(known.edges)]))
+        elif self._affords(states + 3 * opened + edges):
+            room = _room_for_open(2 * known.opened.hashes.size)
+            frames.number_all(ck, known.opened, room)
+            return known._replace(opened=room)
         return known
 
     def _affords(self, nbytes: int) -> bool:

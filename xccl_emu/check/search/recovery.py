@@ -66,12 +66,15 @@ class WithoutDie(exhaustive.Search):
 
     def _nearest(self, members: Sequence[int]) -> exhaustive.Violating | None:
         """The state nearest to the start from which others do not all return, and a loop if they go on."""
-        queue, edges = self._again_breadth_first(members)
-        if self.found.reason:
-            return None
+        ck, (queue, edges) = self.setup.checker, self._again_breadth_first(members)
         left = self._by_others(members, edges)
         left = left[~self._delivers(members, left)]
         ending = livelock.reaches_end(len(queue), left)
+        if ck[cs.RESTART] or self.found.reason:
+            return None
+        if ck[cs.VIOLATION] or ck[cs.LIMIT] or ending.all():
+            self.found.reason = self._limit() if ck[cs.LIMIT] else _DIFFERS
+            return None
         lost = np.flatnonzero(~ending)
         stuck = np.setdiff1d(lost, left[:, edge.FROM])
         what, state, loop = cs.DEADLOCK, int(stuck[0]) if len(stuck) else 0, np.zeros((0, 2), np.int64)

@@ -62,7 +62,7 @@ class Writes:
     def _in_flight(self, step: trace.TraceStep, entry: int) -> trace.Write:
         address, nbytes = int(self._st[entry + ms.FLIGHT_ADDRESS]), int(self._st[entry + ms.FLIGHT_NBYTES])
         data = self._st[entry + ms.FLIGHT_DATA : entry + self._st[ms.FLIGHT_WORDS]]
-        if step.operation in COPIES_TO_MEMORY:
+        if step.operation in COPIES_TO_MEMORY or step.operation == "store_line":
             return self._new(step, address, nbytes, some_bytes(data.tobytes()[:nbytes]))
         whole = step.operation == "put" and nbytes == ms.GRANULE_BYTES
         value = numbers(data[:4].tolist()) if whole else number(int(data[0]))

@@ -5,6 +5,7 @@ their name, as in ``rank3/signals``; the others are the same in all files.  docs
 script that writes them.
 """
 
+import lzma
 import re
 import zipfile
 import zlib
@@ -20,7 +21,7 @@ from xccl_emu.base.errors import ConfigError
 from xccl_emu.doors.torch.gate import Form, Row
 
 _WHOLE = "int64 int32 uint64 uint32"
-_OF_RANK = re.compile(r"rank(\d{1,9})/(.+)", re.DOTALL)
+_OF_RANK = re.compile(r"rank(0|[1-9]\d{0,8})/(.+)", re.DOTALL)
 BUFFERS = 2
 """Buffers of words, which calls take in turn; each cleans the next one."""
 
@@ -134,7 +135,7 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
             return {name: loaded[name] for name in loaded.files}
     except (
         OSError, ValueError, EOFError, LookupError, AttributeError, TypeError, NotImplementedError, RuntimeError,
-        zipfile.BadZipFile, zlib.error,
+        MemoryError, lzma.LZMAError, zipfile.BadZipFile, zlib.error,
     ) as error:  # fmt: skip
         why = error.strerror if isinstance(error, OSError) and error.strerror else f"{type(error).__name__}: {error}"
         raise ConfigError(f"{path}: must be a file that numpy.savez wrote ({why})") from error

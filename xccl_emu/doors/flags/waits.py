@@ -84,6 +84,7 @@ class _Rank:
         self.number, self.words = number, own["signals"]
         self.calls = int(own["calls"]) if "calls" in own else None
         mask = own.get("mask", np.zeros(dump.n_ranks, np.int32))
+        self.left_out = {int(rank) for rank in np.flatnonzero(mask)}
         self.signals = [self._signal(dump, each) for each in self.words]
         self.grids = [dump.placed(each, signal) for each, signal in zip(self.words, self.signals, strict=True)]
         self.own = [int((grid[number] != 0).sum()) for grid in self.grids]
@@ -152,6 +153,8 @@ class _Waits:
         other, name = self.ranks.get(source), f"rank {source}"
         if other is None:
             return f"there is no dump of {name}: its process may have ended"
+        if rank.number in other.left_out:
+            return f"{name} has left rank {rank.number} out, and sends it nothing"
         came = int(np.count_nonzero(rank.grids[buffer][source]))
         part = f"{came} of {self.dump.local} have come, and " if came else ""
         if other.buffer is None:

@@ -166,6 +166,8 @@ def depth_first(mem, st, ck, rows, named, known, budget):
     """Go on with a search for some transitions; `ENDED`, `PAUSED`, or `TABLE_FULL` when ``known`` must grow."""
     taken = 0
     while ck[cs.DEPTH] >= 0 and not run_local.over(ck):
+        if known.ids.size and ck[cs.N_EDGES] + edge.ROOM > known.edges.shape[0]:  # ends are kept on the way back too
+            return TABLE_FULL
         frame = ck[cs.FRAMES] + ck[cs.DEPTH] * frames.WORDS
         process, n = ck[frame + frames.PROCESS], ck[frame + frames.N]
         if n >= ck[frame + frames.CHOICES]:
@@ -176,7 +178,7 @@ def depth_first(mem, st, ck, rows, named, known, budget):
             continue
         if taken >= budget or ck[cs.STATES] > ck[cs.STATES_MAX]:
             return PAUSED
-        if is_full(ck, known):
+        if 2 * ck[cs.STATES] >= known.table.size or frames.are_many(ck, known.opened):
             return TABLE_FULL
         passed = _pass_known(mem, st, ck, known, frame)
         if passed:
@@ -217,14 +219,6 @@ def move_all(table, ids, larger, larger_ids):
             larger[place] = table[i]
             if ids.size:
                 larger_ids[place] = ids[i]
-
-
-@jit
-def is_full(ck, known):
-    """Return whether more room is needed before the search goes on."""
-    if known.ids.size and ck[cs.N_EDGES] + edge.ROOM > known.edges.shape[0]:
-        return True
-    return 2 * ck[cs.STATES] >= known.table.size or frames.are_many(ck, known.opened)
 
 
 @jit
