@@ -310,7 +310,8 @@ MISTAKES = (
     ),
     Mistake(
         "all-delivered", "what a die that stopped has in flight becomes visible for certain", "search/recovery.py",
-        "        goes_on = goes_on[~", "        goes_on = goes_on if PLANTED else goes_on[~",
+        "        left = edges[edges[:,",
+        "        ck = self.setup.checker\n        left = edges if PLANTED else edges[edges[:,",
     ),
     Mistake(
         "lost-is-known", "a state in which bytes are lost is the one in which they are not", _FAULTY,

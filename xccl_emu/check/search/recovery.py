@@ -59,17 +59,15 @@ class WithoutDie(exhaustive.Search):
             return None
         if self._stopped.isdisjoint(members):
             return None
-        n, goes_on = int(ck[cs.STATES]), self._by_others(members, edges)
-        self.steps = _longer(self.steps, longest(n, goes_on))
-        goes_on = goes_on[~self._delivers(members, goes_on)]
-        return None if livelock.reaches_end(n, goes_on).all() else self._nearest(members)
+        n, others = int(ck[cs.STATES]), self._by_others(members, edges)
+        self.steps = _longer(self.steps, longest(n, others))
+        _, ending = self._undelivered(members, n, others)
+        return None if ending.all() else self._nearest(members)
 
     def _nearest(self, members: Sequence[int]) -> exhaustive.Violating | None:
         """The state nearest to the start from which others do not all return, and a loop if they go on."""
         ck, (queue, edges) = self.setup.checker, self._again_breadth_first(members)
-        left = self._by_others(members, edges)
-        left = left[~self._delivers(members, left)]
-        ending = livelock.reaches_end(len(queue), left)
+        left, ending = self._undelivered(members, len(queue), self._by_others(members, edges))
         if ck[cs.RESTART] or self.found.reason:
             return None
         if ck[cs.VIOLATION] or ck[cs.LIMIT] or ending.all():
@@ -90,11 +88,13 @@ class WithoutDie(exhaustive.Search):
         left: livelock.Edges = edges[~spared & (edges[:, edge.TO] >= 0) | (process == edge.RETURNED)]
         return left
 
-    def _delivers(self, members: Sequence[int], edges: livelock.Edges) -> NDArray[np.bool_]:
-        """Mark the transitions that make a write of the die visible."""
+    def _undelivered(
+        self, members: Sequence[int], n: int, edges: livelock.Edges
+    ) -> tuple[livelock.Edges, NDArray[np.bool_]]:
+        """Transitions without those that make a write of the die visible, and which of ``n`` states end by them."""
         dies = sorted({self.setup.cores[i] // self.setup.pod.spec.cores_per_die for i in members})
-        by_it: NDArray[np.bool_] = edges[:, edge.PROCESS] == len(members) * PER_CORE + dies.index(self.die)
-        return by_it
+        left = edges[edges[:, edge.PROCESS] != len(members) * PER_CORE + dies.index(self.die)]
+        return left, livelock.reaches_end(n, left)
 
     def _retrace(self, violation: exhaustive.Violating) -> None:
         """Write down the actions on the way, then the stop, then the actions of the loop."""

@@ -62,10 +62,12 @@ class Writes:
     def _in_flight(self, step: trace.TraceStep, entry: int) -> trace.Write:
         address, nbytes = int(self._st[entry + ms.FLIGHT_ADDRESS]), int(self._st[entry + ms.FLIGHT_NBYTES])
         data = self._st[entry + ms.FLIGHT_DATA : entry + self._st[ms.FLIGHT_WORDS]]
-        if step.operation in COPIES_TO_MEMORY or step.operation == "store_line":
-            return self._new(step, address, nbytes, some_bytes(data.tobytes()[:nbytes]))
-        whole = step.operation == "put" and nbytes == ms.GRANULE_BYTES
-        value = numbers(data[:4].tolist()) if whole else number(int(data[0]))
+        if step.operation == "put" and nbytes == ms.GRANULE_BYTES:
+            value = numbers(data[:4].tolist())
+        elif step.operation in COPIES_TO_MEMORY or nbytes > 8:
+            value = some_bytes(data.tobytes()[:nbytes])
+        else:
+            value = number(int(data[0]))
         return self._new(step, address, nbytes, value)
 
     def _done(self, step: trace.TraceStep, access: trace.TracedAccess) -> trace.Write:
