@@ -169,7 +169,7 @@ def _answer_for(process: subprocess.Popen[bytes]) -> None:
     if process.returncode not in (0, ending.WRONG) or not _once.acquire(blocking=False):
         return
     ending.clear_line()
-    asked = "" if process.returncode else ", and asked for no second opinion"
+    asked = "" if process.returncode or sys.argv[1] != "check" else ", and asked for no second opinion"
     ending.say(f"answered by plain Python, before all was compiled{asked}{_go_on_behind()}")
     try:
         sys.stdout.buffer.write(said)
