@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ConfigError
-from xccl_emu.kernels.collectives import barrier, exchange, gather_by_cores, ring
+from xccl_emu.kernels.collectives import barrier, exchange, gather_by_cores, ring, sum_by_reads
 from xccl_emu.kernels.collectives.slices import Work
 from xccl_emu.kernels.group import align
 from xccl_emu.lang import Kernel
@@ -26,6 +26,7 @@ from xccl_emu.protocols.collectives.layout import (
     ByCoresLayout,
     ExchangeLayout,
     NeighbourLayout,
+    ReadLayout,
     SenseLayout,
 )
 from xccl_emu.protocols.experts.config import DTYPES
@@ -80,6 +81,9 @@ ALGORITHMS = {
     ),
     "reduce-scatter-ring": Algorithm("A share of the sums for each, on a ring", "ring", NeighbourLayout, 1, 1, 0),
     "reduce-scatter": Algorithm("A share of the sums for each, who adds them up", "exchange", ExchangeLayout, 1, 1, 0),
+    "reduce-scatter-by-reads": Algorithm(
+        "A share of the sums for each, who reads and adds them up", "sum_by_reads", ReadLayout, 1, 1, 0, 1
+    ),
     "all-gather-ring": Algorithm("What each has for all, on a ring", "ring", NeighbourLayout, 0, 0, 1),
     "all-gather": Algorithm("What each has for all, written to all", "exchange", ExchangeLayout, 0, 0, 1),
     "all-gather-by-cores": Algorithm(
@@ -251,7 +255,7 @@ class CollectiveCase(StreamCase, Collective):
         """Return what its cores run."""
         kernels = (
             ring.ring, ring.ring_all_to_all, exchange.exchange, gather_by_cores.gather_by_cores, barrier.meet,
-            barrier.meet_by_sense,
+            barrier.meet_by_sense, sum_by_reads.sum_by_reads,
         )  # fmt: skip
         return {kernel.name: kernel for kernel in kernels}[self._of.kernel]
 
@@ -299,8 +303,9 @@ class CollectiveCase(StreamCase, Collective):
         return 0 if self._whole else min(core * self._part, self._share)
 
     def _slices(self, core: int) -> int:
-        """Return the number of slices of a core's part of a share; what is read is one."""
-        return min(1, self._nbytes(core)) if self._of.reads else -(-self._nbytes(core) // self._slice_bytes)
+        """Return the number of slices of a core's part of a share; what is copied where it is read is one."""
+        is_one = self._of.reads and not self._of.reduce
+        return min(1, self._nbytes(core)) if is_one else -(-self._nbytes(core) // self._slice_bytes)
 
     @property
     def _counted(self) -> int:

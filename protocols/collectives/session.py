@@ -75,7 +75,10 @@ class Collectives(CaseSession[CollectiveCase]):
         return self._run("all-reduce", by, values, 1, progress)
 
     def reduce_scatter(self, values: Values, by: str = "", progress: Progress | None = None) -> list[NDArray[Any]]:
-        """Return for rank r [n], share r of the sums of [ranks * n]; by: ``""``, ``"ring"`` or ``"two-level"``."""
+        """Return for rank r [n], share r of the sums of [ranks * n].
+
+        by: ``""``, ``"ring"``, ``"by-reads"`` or ``"two-level"``.
+        """
         return self._run("reduce-scatter", by, values, 1, progress)
 
     def all_gather(self, values: Values, by: str = "", progress: Progress | None = None) -> list[NDArray[Any]]:

@@ -64,6 +64,7 @@ _PLACES = {
     "collectives.two_level": ("xccl_emu.protocols.collectives.two_level.two_level", "two_level"),
     "collectives.gather_by_reads": ("xccl_emu.protocols.collectives.two_level.gather_by_reads", "gather_by_reads"),
     "collectives.gather_by_cores": ("xccl_emu.protocols.collectives.case.gather_by_cores", ""),
+    "collectives.sum_by_reads": ("xccl_emu.protocols.collectives.case.sum_by_reads", ""),
     "mixserve.layer": ("xccl_emu.protocols.mixserve.case.mixserve", "mixserve"),
     "collectives.sp_tp_sp": ("xccl_emu.protocols.collectives.sp_tp_sp.sp_tp_sp", "sp_tp_sp"),
     "serving.block_map": ("xccl_emu.protocols.serving.block_map.block_map", ""),

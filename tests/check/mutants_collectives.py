@@ -23,6 +23,7 @@ REDUCE_SCATTER = TwoLevelCase(collective="reduce-scatter-two-level")
 ALL_REDUCE = TwoLevelCase(calls=1)
 BY_READS = TwoLevelCase(collective="all-gather-by-reads")
 BY_CORES = CollectiveCase(collective="all-gather-by-cores", cores=2)
+SUM_BY_READS = CollectiveCase(collective="reduce-scatter-by-reads", elements=40, slot=16)
 DISPATCH = MixServeCase(part="dispatch")
 COMBINE = MixServeCase(part="combine")
 LONGER = replace(DISPATCH, rounds=3)
@@ -32,6 +33,7 @@ rings, exchanges, repacks, meets = (
 )
 levels = Of("collectives.two_level")
 reads, by_cores = Of("collectives.gather_by_reads"), Of("collectives.gather_by_cores")
+sums = Of("collectives.sum_by_reads")
 dispatches, combines = Of("mixserve.dispatch"), Of("mixserve.combine")
 
 # ---- what stands in the kernels
@@ -143,6 +145,20 @@ KNOWN = (
         by_cores.at("    if i > 0:\n        yield from tell_one", "i > 0", "0 < i < r.ranks - 1")),
     bug("by cores: shares from where they are to be", BY_CORES, WRONG | UNWRITTEN | RACE,
         by_cores.at("    source = own +", "own", "target")),
+    bug("sums by reads: each adds up the share of who has it", SUM_BY_READS, WRONG,
+        sums.at("+ r.me * w.share", "r.me", "0")),
+    bug("sums by reads: ranks are added from the own one on", SUM_BY_READS, WRONG,
+        sums.at("yield from add_term(rank, r.ranks, own + (rank - r.me) * r.pitch,", "(rank - r.me)",
+                "((r.me + rank) % r.ranks - r.me)")),
+    bug("sums by reads: the next slice is read over a sum that is written", SUM_BY_READS, RACE | WRONG,
+        sums.without("yield from leave_buffer()")),
+    bug("sums by reads: halves of the data buffer overlap", SUM_BY_READS, RACE | WRONG | UNWRITTEN,
+        sums.at("room = slice_size(turn, w.slices, w.slice_bytes, w.nbytes), align(w.slice_bytes)",
+                "align(w.slice_bytes)", "w.slice_bytes // 2")),
+    bug("sums by reads: it is there at the first slice of the first call alone", SUM_BY_READS, LOCKED,
+        sums.at("if turn % w.slices == 0:", "turn % w.slices", "turn")),
+    bug("sums by reads: nobody says that it has read", SUM_BY_READS, LOCKED,
+        sums.without("yield from tell_read(call, r)")),
     bug("barrier: without its last step", BARRIER, UNWRITTEN | RACE,
         meets.at("while distance < b.ranks:", "distance <", "2 * distance <")),
     bug("barrier: every barrier has the same number", BARRIER, LOCKED, meets.at(COUNT, "count", "1")),

@@ -139,7 +139,8 @@ def test_who_reads_writes_flags_alone_to_others(groups: int, group: int) -> None
     n = groups * group
     told = 2 * (groups - 1 + group - 1)
     assert asked("all-gather-by-reads", n, 160, group=group) == (0, told, 32 * told)
-    assert asked("all-gather-by-cores", n, 160) == (0, 2 * (n - 1), 64 * (n - 1))
+    for name in ("all-gather-by-cores", "reduce-scatter-by-reads"):
+        assert asked(name, n, 160) == (0, 2 * (n - 1), 64 * (n - 1)), name
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 5])

@@ -180,7 +180,7 @@ def entries() -> dict[str, Entry]:
                              "two-level": lambda values: by_level(values, 2)}  # fmt: skip
     for by, add in reductions.items():
         made[f"all_reduce {by}"] = collective("all_reduce", by, (4, n), sums(add))
-    for by, add in {"": by_rank, "ring": by_ring, "two-level": reductions["two-level"]}.items():
+    for by, add in {"": by_rank, "by-reads": by_rank, "ring": by_ring, "two-level": reductions["two-level"]}.items():
         made[f"reduce_scatter {by}"] = collective("reduce_scatter", by, (4, n), sums(add, scatter=True))
     for by in ("", "ring", "by-cores", "two-level", "by-reads", "barrier", "barrier-sense"):
         made[f"all_gather {by}"] = collective("all_gather", by, (4, 40), gathered)
