@@ -10,6 +10,7 @@ import pytest
 from xccl_emu.check import verdict
 from xccl_emu.check.check import check
 from xccl_emu.check.faults import is_fault, parse
+from xccl_emu.check.search import every_fault
 from xccl_emu.check.search.every_fault import FaultySearch
 from xccl_emu.check.search.exhaustive import Search
 from xccl_emu.check.search.setup import Setup
@@ -168,6 +169,22 @@ def spoiled_in_between(bench: Bench) -> None:
     bench.expect(pod.meta(1), np.zeros(1, np.int64), "word", owners="die1")
     pod.launch(writes_twice, 0, [0], {"out": pod.meta(1), "flag": pod.meta(0)}, [pod.grant_meta("rw")])
     pod.launch(returns_early, 1, [0], {"out": pod.meta(1)}, [pod.grant_meta("rw")])
+
+
+def test_brute_force_takes_the_memory_that_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has a limit of its own if nobody says one, and no other if somebody does; it says how far it is."""
+    monkeypatch.setattr(every_fault, "_BYTES_USUAL", 1 << 12)
+    seen = list[int]()
+    usual, given = (
+        check(
+            TWO_SLOTS, fault="duplicate:0-1", policy="exhaustive", max_bytes=most,
+            progress=lambda _, states, *more: seen.append(states),
+        )
+        for most in (None, 1 << 28)
+    )  # fmt: skip
+    assert usual.verdict == verdict.UNFINISHED
+    assert "by brute force" in usual.reason
+    assert (given.verdict != verdict.UNFINISHED, seen[-1]) == (True, given.states)
 
 
 def test_bytes_that_are_wrong_for_a_while_behind_a_return() -> None:

@@ -287,9 +287,11 @@ def _by_brute_force(verdict: Verdict, checkable: Checkable, fault: Fault, option
     from xccl_emu.check.search.every_fault import FaultySearch
 
     trial = checkable.build(verdict.order, verdict.without)
+    inform = options.progress and partial(options.progress, "states")
     found = FaultySearch(
-        trial, fault, max_states=options.max_states, max_bytes=options.max_bytes, seconds=options.seconds
-    ).run()
+        trial, fault, max_states=options.max_states, max_bytes=options.max_bytes, seconds=options.seconds,
+        progress=inform,
+    ).run()  # fmt: skip
     verdict = replace(verdict, states=found.states, transitions=found.transitions, collision=0.0)
     if found.actions is not None:
         return _shown_after_fault(verdict, checkable, options, found.actions, found.loop, BRUTE_FORCE)

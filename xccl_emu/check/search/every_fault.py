@@ -16,7 +16,7 @@ from xccl_emu.check.messages import too_long
 from xccl_emu.check.search import livelock, recovery
 from xccl_emu.check.search.device import edge
 from xccl_emu.check.search.device import faulty_runs as device
-from xccl_emu.check.search.exhaustive import bytes_for_states, too_many_bytes
+from xccl_emu.check.search.exhaustive import Progress, bytes_for_states, too_many_bytes
 from xccl_emu.check.trial import Trial
 from xccl_emu.machine import driver
 from xccl_emu.machine.clock import working_seconds
@@ -25,7 +25,9 @@ from xccl_emu.machine.device.explore import PLAIN, restore, save
 from xccl_emu.machine.driver import begin
 from xccl_emu.machine.explore import changing
 
-_SLICE, _COUNTED, _BYTES_MAX = 1 << 10, 14, 1 << 30
+_SLICE, _COUNTED = 1 << 10, 14
+_BYTES_USUAL = 1 << 30
+"""Most bytes for states and edges if nobody says how many."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +53,12 @@ class FaultySearch:
     """One search; `run` returns what it found, the pod is afterwards as it was."""
 
     def __init__(
-        self, trial: Trial, fault: Fault, *, max_states: int, seconds: float | None, max_bytes: int | None = None
-    ) -> None:
+        self, trial: Trial, fault: Fault, *, max_states: int, seconds: float | None, max_bytes: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:  # fmt: skip
         self._trial, self._pod, self._max_states, self._seconds = trial, trial.pod, max_states, seconds
-        self._max_bytes = min(_BYTES_MAX, bytes_for_states(max_bytes))
+        self._progress = progress
+        self._max_bytes = max_bytes or min(_BYTES_USUAL, bytes_for_states(None))
         target = fault.target_on(trial.pod)
         begin(self._pod)
         memory, state = self._pod.memory, self._pod.state
@@ -96,6 +100,9 @@ class FaultySearch:
             why = device.search(self._space, self._parts, self._asked, self._graph, counted, self._max_states)
             if why == device.ENDED and self._learns():
                 why = device.PAUSED
+            if self._progress is not None:
+                seen, moved = int(counted[device.STATES]), int(counted[device.TRANSITIONS])
+                self._progress(seen, moved, working_seconds() - started)
             if too_many := self._trial.too_many:
                 return too_many
             if counted[device.STATES] > self._max_states:
