@@ -16,7 +16,6 @@ from xccl_emu.protocols.experts import layout as app
 from xccl_emu.protocols.experts.case import COUNTING_HELP, USUAL, LayerCase
 from xccl_emu.protocols.experts.config import EpConfig
 from xccl_emu.protocols.experts.data import PhasesImage
-from xccl_emu.protocols.experts.group import Args
 from xccl_emu.protocols.experts.layout import COMBINE, DISPATCH, EpLayout
 from xccl_emu.protocols.experts.restarted import RestartedCase, RestartedGroup, RestartedLayout
 from xccl_emu.protocols.experts.routed import PAGE
@@ -116,9 +115,6 @@ class RestartedExperts(RestartedGroup[EpConfig], ExpertParallel):
     kernel = device.rank
     lays_out = PullRestartedLayout
     layout: PullRestartedLayout
-
-    def _all_places(self) -> Args:
-        return {"d": self.dispatch_areas(), "e": self.combine_areas()}
 
 
 @dataclass(frozen=True)
