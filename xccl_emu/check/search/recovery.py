@@ -56,7 +56,7 @@ class WithoutDie(exhaustive.Search):
         return ck[cs.VIOLATION] in exhaustive.BY_CLOCKS and not ck[cs.JOINING]
 
     def _some_do_not_return(self, members: Sequence[int], edges: livelock.Edges) -> bool:
-        """Is there a state from which others do not all return, if this search has come to its end?"""
+        """Return whether from some state others do not all return, if this search has come to its end."""
         ck = self.setup.checker
         if ck[cs.RESTART] or self.found.reason or self._begins_again():
             return False
