@@ -232,8 +232,7 @@ class Case:
     @property
     def configuration(self) -> Mapping[str, int | str]:
         """Every size, those at their default too, but for those that are `Size.advanced`."""
-        values = {each: getattr(self, each.name) for each in self.sizes()}
-        own = {each.name: value for each, value in values.items() if not each.advanced or value != each.default}
+        own = {each.name: value for each, value in self._values().items() if not each.advanced or value != each.default}
         return {**own, **self.pod_sizes}
 
     @property
@@ -268,13 +267,13 @@ class Case:
 
     def lesser(self) -> Mapping[str, Sequence[int]]:
         """Values from the least one up to its own, of each size that may be smaller (`check.confirm`)."""
-        sizes = () if "rank" in self.pod_sizes else self.sizes()
-        given = {each.name: each.below(each.even(getattr(self, each.name))) for each in sizes}
+        values = {} if "rank" in self.pod_sizes else self._values()
+        given = {each.name: each.below(each.even(value)) for each, value in values.items()}
         return {name: below for name, below in given.items() if len(below) > 1}
 
     def resized(self, sizes: Mapping[str, int]) -> Self:
         """The same case with other sizes; ConfigError if it refuses them."""
-        own = {each.name: each.even(getattr(self, each.name)) for each in self.sizes()}
+        own = {each.name: each.even(value) for each, value in self._values().items()}
         return replace(self, **{**own, **sizes}).with_pod_options(**self.pod_sizes)  # type: ignore[type-var]
 
     def build(self, order: str, without: Collection[str] = (), *, payload: bool = True) -> Trial:
@@ -292,15 +291,15 @@ class Case:
     def _of_rank(self, said: str) -> "Case":
         """Return the case with the size of that rank; ConfigError for what no rank can call with."""
         _, name, value = disagree.one_size(said)
-        if name not in (names := self._own_sizes()):
+        if name not in (names := [each.name for each in self._values()]):
             raise ConfigError("rank", said, f"{self.name} has no such size, but {', '.join(names)}")
         other = self.resized({name: int(value) if value.isdecimal() else value})  # type: ignore[dict-item]
         if other.configuration == self.configuration:
             raise ConfigError("rank", said, "is what all ranks call with")
         return other
 
-    def _own_sizes(self) -> Collection[str]:
-        return [each.name for each in self.sizes()]
+    def _values(self) -> Mapping[Size, int | str]:
+        return {each: getattr(self, each.name) for each in self.sizes()}
 
     def spec(self, calls: "Sequence[Call]" = (), dies: int = 0) -> PodSpec:
         """Return the pod that it asks for, without its `pod_sizes`; raises what `lay_out_calls` raises.
@@ -395,17 +394,12 @@ class FunctionCase(Case):
         """Every size, in the order of the function's parameters."""
         return {**self.values, **self.pod_sizes}
 
-    def lesser(self) -> Mapping[str, Sequence[int]]:
-        """Return what `Case.lesser` does, of the function's parameters."""
-        given = {name: Size(name, value).below(value) for name, value in self.values.items()}
-        return {name: below for name, below in given.items() if len(below) > 1}
-
     def resized(self, sizes: Mapping[str, int]) -> Self:
         """Return what `Case.resized` does, of the function's parameters."""
         return replace(self, values={**self.values, **sizes}).with_pod_options(**self.pod_sizes)
 
-    def _own_sizes(self) -> Collection[str]:
-        return self.values
+    def _values(self) -> Mapping[Size, int | str]:
+        return {Size(name, value): value for name, value in self.values.items()}
 
     def lay_out(self, bench: Bench) -> None:
         """Call the function."""
