@@ -19,7 +19,7 @@ from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.oracle.collectives import by_rank, by_ring
 from xccl_emu.protocol import Bench, Call, Case, Collective, Preset, Regions, choice, size, switch
-from xccl_emu.protocol.invariant import BATCH, RANKS, Twins
+from xccl_emu.protocol.case import BATCH, RANKS, Twins
 from xccl_emu.protocol.streams import StreamCase, Streams, of_call, seed_of
 from xccl_emu.protocols.collectives.layout import (
     BarrierLayout,

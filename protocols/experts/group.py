@@ -110,6 +110,10 @@ class ExpertGroup(Communicator, Generic[C]):
     def _places(self, phase: Phase, ahead: int) -> Args:
         """Arguments of a phase beyond rank, core, tokens, shape and buffers, or more; see `PhaseOfRound.ahead`."""
 
+    def _all_places(self) -> Args:
+        """Return the places that a whole layer uses, for kernels that make rounds of it."""
+        raise NotImplementedError(f"{type(self).__name__}._all_places")
+
     def steps(self, rounds: int) -> Iterator[PhaseOfRound]:
         """Yield what each rank launches in this many rounds, in order."""
         for i in range(rounds):

@@ -1,6 +1,5 @@
 """Layers with a supervisor that may abort any iteration at any moment ([xDeepServe] 6.2), however tokens travel."""
 
-from abc import abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -13,60 +12,63 @@ from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import size
 from xccl_emu.protocol.streams import Streams
 from xccl_emu.protocols.experts.case import LayerCase
-from xccl_emu.protocols.experts.group import Args, ExpertGroup
+from xccl_emu.protocols.experts.group import ExpertGroup
 from xccl_emu.protocols.experts.layout import COMBINE, LAYER, C, GroupLayout
 from xccl_emu.protocols.rollback import own_words
 
 
-class RestartedLayout(GroupLayout[C]):
-    """The regions of the layer and the words of a rollback; `kernels/rollback` says what they are."""
+class SupervisedLayout(GroupLayout[C]):
+    """The regions of the layer, and words of ranks and of a supervisor on the die after the ranks'."""
 
     supervised = True
+    words: ClassVar[tuple[str, ...]]
+    """Names of the words that are one for all."""
 
     def _add_all(self) -> None:
         super()._add_all()  # type: ignore[safe-super]  # of the layout that it is mixed into
         n = self.config.n_ranks
         self.readies = self.meta("meta.ready", FIELD_BYTES, n, self._sources)
         self.dones = self.meta("meta.done", FIELD_BYTES, n, self._sources)
-        self.over = self.meta("meta.end", FIELD_BYTES)
-        self.abort = self.meta("meta.abort", FIELD_BYTES)
-        self.go_on = self.meta("meta.go_on", FIELD_BYTES)
-        self.errors = self.meta("meta.errors", FIELD_BYTES)
+        self.of_all = {name: self.meta(f"meta.{name}", FIELD_BYTES) for name in self.words}
 
-class RestartedGroup(ExpertGroup[C]):
-    """A group whose rounds are launched at once, with a supervisor on the die after the ranks'.
 
-    aborts, failures: see `RestartedCase`.
-    """
+class SupervisedGroup(ExpertGroup[C]):
+    """A group whose rounds are launched at once, with a supervisor."""
 
     kernel: ClassVar[Kernel]
     """The rounds of a rank."""
-    layout: RestartedLayout[C]
+    layout: SupervisedLayout[C]
+
+
+class RestartedLayout(SupervisedLayout[C]):
+    """The regions of the layer and the words of a rollback; `kernels/rollback` says what they are."""
+
+    words = ("end", "abort", "go_on", "errors")
+
+
+class RestartedGroup(SupervisedGroup[C]):
+    """A group whose supervisor may abort rounds; aborts, failures: see `RestartedCase`."""
 
     def __init__(self, pod: Pod, config: C | None = None, *, aborts: int = 0, failures: int = 0, **more: Any) -> None:
         super().__init__(pod, config, **more)
         self._aborts, self._failures = aborts, failures
 
-    @abstractmethod
-    def _all_places(self) -> Args:
-        """Return the kernel's records of the places that the protocol uses."""
-
     def launch_rounds(self, streams: Streams, rounds: int, parts: Collection[str] = LAYER) -> None:
         """Launch ``rounds`` rounds, of all parts or of dispatch alone, and the supervisor."""
         layout, n, cores = self.layout, self.config.n_ranks, range(self.config.cores)
-        first, supervisor = self.config.first_die, self.config.first_die + n
+        first, supervisor, word = self.config.first_die, self.config.first_die + n, layout.of_all
         known = rollback.RankWords(
-            0, n, rounds, layout.readies.at(first), layout.dones.at(first), layout.over.at(first),
-            layout.abort.at(first), layout.errors.at(supervisor), self.pod.spec.die_bytes,
+            0, n, rounds, layout.readies.at(first), layout.dones.at(first), word["end"].at(first),
+            word["abort"].at(first), word["errors"].at(supervisor), self.pod.spec.die_bytes,
         )  # fmt: skip
         for rank, own in enumerate(self.buffers):
             todo = Rounds(
-                int(COMBINE in parts), self._failures, layout.go_on.at(self.die_of(rank)), own["batches"].address,
+                int(COMBINE in parts), self._failures, word["go_on"].at(self.die_of(rank)), own["batches"].address,
                 self.config.batch_bytes,
             )  # fmt: skip
             args: dict[str, Any] = {
                 "n": todo, **self._whole_rounds(rank), **self._all_places(),
-                "r": known._replace(me=rank, **own_words(rank, first, layout.readies, layout.dones, layout.over)),
+                "r": known._replace(me=rank, **own_words(rank, first, layout.readies, layout.dones, word["end"])),
             }  # fmt: skip
             self.pod.launch(self.kernel, self.die_of(rank), cores, args, after=streams)
         self.pod.launch(rollback.supervise, supervisor, [0], {"aborts": self._aborts, "r": known}, after=streams)

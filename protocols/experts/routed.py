@@ -15,8 +15,7 @@ from xccl_emu.base.stage import silent
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import small_pod
 from xccl_emu.protocol import Bench, Call, Case, PodRun, choice, size, text
-from xccl_emu.protocol.case import SIZE_MAX
-from xccl_emu.protocol.invariant import BATCH, Twins
+from xccl_emu.protocol.case import BATCH, SIZE_MAX, Twins
 from xccl_emu.protocol.pod_run import INTERPRETER_BYTES
 from xccl_emu.protocols.experts.config import DTYPES, QUANTIZERS, ROUTE, TokenConfig
 from xccl_emu.protocols.experts.data import Batch, draw_tokens, places_of, plant, turn_choices

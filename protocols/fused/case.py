@@ -15,7 +15,6 @@ from xccl_emu.kernels.fused import abortable_layer as device
 from xccl_emu.protocol import Preset, choice, read_papers, size, switch
 from xccl_emu.protocols.experts.case import COUNTING_HELP, USUAL, USUAL_RANKS, LayerCase
 from xccl_emu.protocols.experts.data import Batch, choice_steps
-from xccl_emu.protocols.experts.group import Args
 from xccl_emu.protocols.experts.restarted import RestartedCase, RestartedGroup, RestartedLayout
 from xccl_emu.protocols.experts.routed import PAGE
 from xccl_emu.protocols.fused.session import FusedConfig, FusedExpertParallel, FusedLayout
@@ -126,9 +125,6 @@ class RestartedFused(RestartedGroup[FusedConfig], FusedExpertParallel):
     kernel = device.rank
     lays_out = FusedRestartedLayout
     layout: FusedRestartedLayout
-
-    def _all_places(self) -> Args:
-        return {"f": self.areas()}
 
 
 @dataclass(frozen=True)

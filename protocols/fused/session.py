@@ -232,5 +232,8 @@ class FusedExpertParallel(ExpertGroup[FusedConfig]):
                 self.pod.commit(Buffer(self.die_of(rank), start, nbytes), nbytes)
                 self._choices_committed[rank] = choices.size
 
+    def _all_places(self) -> Args:
+        return {"f": self.areas()}
+
     def _places(self, phase: Phase, ahead: int) -> Args:
         return {"event": self.next_dispatch() + ahead, "f": self.areas()}

@@ -4,20 +4,18 @@ that may abort any iteration at any moment ([xDeepServe] 6.2).
 Nobody waits for all ranks between two launches, so that a fast rank may be a round ahead of a slow one.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from xccl_emu.kernels.pull import abortable_experts as device
 from xccl_emu.machine.pod import Pod
-from xccl_emu.protocol import Bench, Case, Preset, choice, read_papers, size, switch
+from xccl_emu.protocol import Bench, Preset, choice, read_papers, size, switch
 from xccl_emu.protocols.experts import layout as app
 from xccl_emu.protocols.experts.case import COUNTING_HELP, USUAL, LayerCase
 from xccl_emu.protocols.experts.config import EpConfig
 from xccl_emu.protocols.experts.data import PhasesImage
-from xccl_emu.protocols.experts.group import Args
 from xccl_emu.protocols.experts.layout import COMBINE, DISPATCH, EpLayout
 from xccl_emu.protocols.experts.restarted import RestartedCase, RestartedGroup, RestartedLayout
 from xccl_emu.protocols.experts.routed import PAGE
@@ -39,7 +37,6 @@ class MoeCase(LayerCase):
     papers = read_papers("pull")
     group, config = ExpertParallel, EpConfig
     written: ClassVar[tuple[str, ...]] = ("recv_x", "route", "counts", "pos", "y", "out")
-    least_granules: ClassVar[int] = 1
 
     counting: str = choice("auto", COUNTING_HELP, of=EpConfig.COUNTINGS)
     path: str = choice("mtu", "How data is pulled.", of=EpConfig.PATHS)
@@ -56,22 +53,17 @@ class MoeCase(LayerCase):
         c = self._config()
         return c.message_bytes + c.row_bytes + min(2 * PAGE, c.row_bytes)
 
-    @classmethod
-    def proofs(cls) -> Mapping[str, Case]:
-        """Two to four ranks, one with no tokens, and two cores a rank."""
-        usual = cls(ranks=2, tokens=2, granules=4, rounds=2)
-        return {
-            "two ranks, two tokens": usual,
-            "three ranks, one token": replace(usual, ranks=3, tokens=1, granules=2, rounds=3),
-            "four ranks, one token": replace(usual, ranks=4, tokens=1, granules=cls.least_granules, rounds=1),
-            "a rank with no tokens": replace(usual, tokens=(2, 0), rounds=3),
-            "two cores a rank": replace(usual, cores=2),
-            "counted in scalar loops": replace(usual, cores=2, counting="scalar"),
-            "INT8 on the way back": replace(usual, tokens=1, cores=2, top_k=2, quantized_back=1),
-            "an expert chosen twice": replace(
-                usual, tokens=1, granules=cls.least_granules, top_k=3, cores=2, repeats=1
-            ),
-        }
+    proof_usual: ClassVar = dict(ranks=2, tokens=2, granules=4, rounds=2)
+    proof_rows: ClassVar = {
+        "two ranks, two tokens": {},
+        "three ranks, one token": dict(ranks=3, tokens=1, granules=2, rounds=3),
+        "four ranks, one token": dict(ranks=4, tokens=1, granules=1, rounds=1),
+        "a rank with no tokens": dict(tokens=(2, 0), rounds=3),
+        "two cores a rank": dict(cores=2),
+        "counted in scalar loops": dict(cores=2, counting="scalar"),
+        "INT8 on the way back": dict(tokens=1, cores=2, top_k=2, quantized_back=1),
+        "an expert chosen twice": dict(tokens=1, granules=1, top_k=3, cores=2, repeats=1),
+    }
 
 
 @dataclass(frozen=True)
@@ -100,8 +92,9 @@ class CombineCase(MoeCase):
     papers = read_papers("pull", "Pull combine")
     parts = (COMBINE,)
     written = ("out",)
-    least_granules = 2
-    """A row that comes back has at least two, because hidden states have a multiple of 32 elements."""
+    proof_rows: ClassVar = {  # a row that comes back has two granules at least, as hidden states are of whole 64 bytes
+        what: {**sizes, "granules": max(2, sizes.get("granules", 4))} for what, sizes in MoeCase.proof_rows.items()
+    }
 
     quantized: int = switch(0, "INT8 on the wire in dispatch.", also="quantize")
 
@@ -123,9 +116,6 @@ class RestartedExperts(RestartedGroup[EpConfig], ExpertParallel):
     lays_out = PullRestartedLayout
     layout: PullRestartedLayout
 
-    def _all_places(self) -> Args:
-        return {"d": self.dispatch_areas(), "e": self.combine_areas()}
-
 
 @dataclass(frozen=True)
 class MoeRollback(RestartedCase, MoeCase):
@@ -141,16 +131,13 @@ class MoeRollback(RestartedCase, MoeCase):
     papers = (*read_papers("pull"), *read_papers("rollback"))
     group = RestartedExperts
 
-    @classmethod
-    def proofs(cls) -> Mapping[str, Case]:
-        """An abort and two of them, rounds that go wrong, and two cores a rank."""
-        usual = cls(ranks=2, tokens=1, granules=cls.least_granules)
-        return {
-            "two rounds, an abort": usual,
-            "an abort of a rollback": replace(usual, aborts=2, rounds=1),
-            "a round of each rank goes wrong": replace(usual, failures=1, aborts=0),
-            "two cores a rank": replace(usual, cores=2, rounds=1),
-        }
+    proof_usual: ClassVar = dict(ranks=2, tokens=1, granules=1)
+    proof_rows: ClassVar = {
+        "two rounds, an abort": {},
+        "an abort of a rollback": dict(aborts=2, rounds=1),
+        "a round of each rank goes wrong": dict(failures=1, aborts=0),
+        "two cores a rank": dict(cores=2, rounds=1),
+    }
 
 
 @dataclass(frozen=True)
@@ -168,9 +155,4 @@ class DispatchRollback(MoeRollback):
     papers = (*read_papers("pull", "Pull dispatch"), *read_papers("rollback"))
     parts = (DISPATCH,)
     written = ("recv_x", "route", "counts", "pos")
-
-    @classmethod
-    def proofs(cls) -> Mapping[str, Case]:
-        """And three ranks."""
-        three = cls(ranks=3, tokens=1, granules=cls.least_granules, rounds=1)
-        return {**super().proofs(), "three ranks": three}
+    proof_rows: ClassVar = {**MoeRollback.proof_rows, "three ranks": dict(ranks=3, rounds=1)}

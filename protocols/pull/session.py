@@ -76,6 +76,9 @@ class ExpertParallel(ExpertGroup[EpConfig]):
             room=fit_half(self.pod.spec.ub_bytes, work, self.config.row_bytes),
         )
 
+    def _all_places(self) -> Args:
+        return {"d": self.dispatch_areas(), "e": self.combine_areas()}
+
     def _places(self, phase: Phase, ahead: int) -> Args:
         if phase.part == COMBINE:
             return {"event": self.next_combine() + ahead, "a": self.combine_areas()}

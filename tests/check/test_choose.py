@@ -14,12 +14,13 @@ from xccl_emu.check.witness.shrink_schedule import shrink
 from xccl_emu.check.witness.tracer import Stepper
 from xccl_emu.guards.campaign import judge
 from xccl_emu.guards.campaign.programs import ORDERS, Small
-from xccl_emu.lang import Kernel, choose, kernel, load, poll_eq, quiet, store
+from xccl_emu.lang import Kernel, choose, kernel, load, quiet, store
 from xccl_emu.lang.requests import ANSWERS_MOST, OP_CHOOSE
 from xccl_emu.machine import Pod, small_pod
 from xccl_emu.machine.device import layout as ms
 from xccl_emu.testing import Bench, protocol, witness_text
 
+from .small import wait
 from .witness_support import judge as judged
 
 SPEC = small_pod(2, app_bytes=64, meta_bytes=64, managed_bytes=0)
@@ -42,12 +43,6 @@ def say_unless(flag, n, wrong):
     if answer != wrong:
         yield store(flag, 1)
         yield quiet()
-
-
-@kernel
-def wait(flag):
-    """Wait for it."""
-    yield poll_eq(flag, 1)
 
 
 @kernel

@@ -4,7 +4,7 @@ import pytest
 
 from xccl_emu.check.check import check
 from xccl_emu.check.verdict import TORN_METADATA, UNFINISHED
-from xccl_emu.lang import kernel, load, put
+from xccl_emu.lang import kernel, load, load_line, put
 from xccl_emu.protocol import Bench, Regions, protocol
 from xccl_emu.testing import witness_text
 
@@ -42,20 +42,28 @@ def take(data, flag):
 
 
 @kernel
+def take_line(data, flag):
+    """Waits for a flag by a plain load of 16 bytes."""
+    seen = 0
+    while seen != flag:
+        seen = yield load_line(data)
+
+
+@kernel
 def give(data):
     """Writes the word."""
     yield put(data, 1)
 
 
 @protocol
-def read_early(bench: Bench, flag: int = 0) -> None:
+def read_early(bench: Bench, flag: int = 0, line: int = 0) -> None:
     """Nothing orders the load and the write."""
     regions = Regions(2)
     word = regions.meta("word")
     pod = bench.pod(regions.tight_pod(app_bytes=32, ub_bytes=32))
     regions.place(bench, pod)
     pod.launch(give, 0, [0], {"data": word.at(1)}, [word.grant(1, "w")])
-    pod.launch(take, 1, [0], {"data": word.at(1), "flag": flag}, [word.grant(1, "r")])
+    pod.launch(take_line if line else take, 1, [0], {"data": word.at(1), "flag": flag}, [word.grant(1, "r")])
 
 
 @pytest.mark.parametrize("flag", [0, 1])
@@ -64,6 +72,12 @@ def test_only_a_load_that_a_loop_waits_for_gets_the_hint(flag: int) -> None:
     violation = check(read_early(flag=flag), policy="portfolio", schedules=100).violation
     assert violation.kind == TORN_METADATA
     assert ("it wants a name" in violation.message) == bool(flag)
+
+
+def test_a_load_of_16_bytes_that_a_loop_waits_for_gets_the_hint() -> None:
+    """The name is wanted of that request, which the hint says."""
+    violation = check(read_early(flag=1, line=1), policy="portfolio", schedules=100).violation
+    assert 'load_line(data)` waits for a flag, it wants a name: load_line(..., sync="...")' in violation.message
 
 
 def test_a_kernel_that_does_not_end_is_told_with_its_loop() -> None:

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ReplayError
 from xccl_emu.check.certify import certify
+from xccl_emu.check.check import check
 from xccl_emu.check.sampling.sample import replay
 from xccl_emu.check.search import livelock
 from xccl_emu.check.search.device import edge
 from xccl_emu.check.shrink import with_violation
-from xccl_emu.check.verdict import LIVELOCK, VIOLATION, Verdict, Violation
+from xccl_emu.check.verdict import LIVELOCK, UNFINISHED, VIOLATION, Verdict, Violation
 from xccl_emu.check.witness.exported import mermaid
 from xccl_emu.check.witness.highlight import LOOP, marks
 from xccl_emu.check.witness.replay_file import Witness
@@ -149,3 +150,11 @@ def test_what_comes_to_an_end_is_what_walks_back_from_the_ends_find(n: int, pair
     for _ in range(n):
         ending |= {one for one, other in pairs if other in ending}
     assert set(np.flatnonzero(livelock.reaches_end(n, edges)).tolist()) == ending
+
+
+def test_searches_that_disagree_about_ends_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where depth first a state has no way to an end, and breadth first each has one, nothing is verified."""
+    assert check(spin(), order="relaxed").verdict == VIOLATION
+    monkeypatch.setattr(livelock, "reaches_end", lambda n, edges: np.ones(n, np.bool_))
+    told = check(spin(), order="relaxed")
+    assert (told.verdict, "breadth first each has one: please report this" in told.reason) == (UNFINISHED, True)

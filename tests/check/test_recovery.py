@@ -19,7 +19,7 @@ from xccl_emu.lang import CMP_EQ, choose, kernel, load, poll_any, poll_eq, poll_
 from xccl_emu.machine import Pod, small_pod
 from xccl_emu.protocol import Bench, protocol
 
-from .small import say, waiting
+from .small import say, wait, waiting
 from .witness_support import shows_again
 
 ORDERS = ("sc", "fifo", "relaxed", "unordered")
@@ -31,12 +31,6 @@ def tell_both(first, second):
     yield put(first, 1)
     yield put(second, 1)
     yield quiet()
-
-
-@kernel
-def wait_for(flag):
-    """Wait for a flag."""
-    yield poll_eq(flag, 1)
 
 
 @kernel
@@ -79,8 +73,8 @@ def half_told(bench: Bench, relay: int = 0) -> None:
     meta = [pod.meta(die) for die in range(3)]
     all_ = [pod.grant_meta("rw", die) for die in range(3)]
     pod.launch(tell_both, 0, [0], {"first": meta[1], "second": meta[2]}, all_)
-    pod.launch(pass_on if relay else wait_for, 1, [0], {"flag": meta[1]} | ({"on": meta[2]} if relay else {}), all_)
-    pod.launch(wait_for, 2, [0], {"flag": meta[2]}, all_)
+    pod.launch(pass_on if relay else wait, 1, [0], {"flag": meta[1]} | ({"on": meta[2]} if relay else {}), all_)
+    pod.launch(wait, 2, [0], {"flag": meta[2]}, all_)
 
 
 @protocol
@@ -102,7 +96,7 @@ def suspected(bench: Bench, spoken: int = 1) -> None:
     meta = [pod.meta(die) for die in range(3)]
     all_ = [pod.grant_meta("rw", die) for die in range(3)]
     pod.launch(tell_both, 0, [0], {"first": meta[1], "second": meta[0]}, all_)
-    pod.launch(wait_for, 1, [0], {"flag": meta[1]}, all_)
+    pod.launch(wait, 1, [0], {"flag": meta[1]}, all_)
     pod.launch(suspect, 2, [0], {"flag": meta[1] if spoken else meta[0], "suspected": meta[0]}, all_)
 
 

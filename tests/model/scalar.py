@@ -118,14 +118,11 @@ def _signed(value: int, nbytes: int) -> int:
     return int.from_bytes((value & ((1 << 8 * nbytes) - 1)).to_bytes(nbytes, "little"), "little", signed=True)
 
 
-def _number(data: bytes | None) -> int | None:
-    return None if data is None else int.from_bytes(data, "little", signed=True)
-
-
 def _load(program: Program, state: State, core: int, op: Op, number: int) -> int | None:
     addr = op.addr + (state.kernels[core].last & 3) * 8 if op.computed else op.addr
     state.told.append(Read(core, SCALAR, number, 0, addr, addr + op.nbytes, op.named, stores=True))
-    return _number((cache.through if program.lines else _past)(program, state, core, addr, op.nbytes))
+    seen = (cache.through if program.lines else _past)(program, state, core, addr, op.nbytes)
+    return None if seen is None else int.from_bytes(seen[:8], "little", signed=True)
 
 
 def _past(program: Program, state: State, core: int, addr: int, nbytes: int) -> bytes:

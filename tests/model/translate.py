@@ -153,8 +153,13 @@ def _single(small: Small, pod: Pod, one: Instruction) -> Op:
         case "load" | "load_named":
             named = one.name == "load_named" or _are_flags(small, pod, word, 8)
             return Op("load", word, named=named, takes=True, shows=True)
-        case "load_line" | "load_line_named" | "store_line":
-            raise Unknown("accesses of 16 bytes")
+        case "load_line" | "load_line_named" | "store_line" if pod.spec.atomic_bytes < 16:
+            raise Unknown("16 bytes at once of smaller units")
+        case "load_line" | "load_line_named":
+            named = one.name == "load_line_named" or _are_flags(small, pod, word & ~15, 16)
+            return Op("load", word & ~15, nbytes=16, named=named, takes=True, shows=True)
+        case "store_line":
+            return Op("store", word & ~15, b | c << 64, 16, asks=asks)
         case "load4":
             return Op("load", shifted, nbytes=4, named=_are_flags(small, pod, shifted, 4), takes=True, shows=True)
         case "load_at":

@@ -24,6 +24,7 @@ SET_AGAIN = "is set again, and nothing orders that after the wait for it"
 _RANGES = 4
 """How many ranges of rows a message names."""
 
+_LOADS = ops.names(ops.LOADS)
 _FLAG_WRITES = ops.names(ops.WRITES & ~ops.COPIES)
 """Operations that write words whole, as flags are written."""
 
@@ -185,9 +186,9 @@ def hint(pod: Pod, sides: Sequence[tuple[int, int]]) -> str:
     """A line more for a race of two instructions (core, site), if one is a load by which a loop waits for a flag."""
     one, other = (report.site_of(pod, core, site) for core, site in sides)
     for read, write in ((one, other), (other, one)):
-        if read is not None and write is not None and read.operation == "load" and not read.sync and read.looped_on:
+        if read is not None and write is not None and read.operation in _LOADS and not read.sync and read.looped_on:
             if write.operation in _FLAG_WRITES:
-                return f"\n  if `{read.text}` waits for a flag, it wants a name: load(..., sync=\"...\")"
+                return f"\n  if `{read.text}` waits for a flag, it wants a name: {read.operation}(..., sync=\"...\")"
     return ""
 
 

@@ -11,8 +11,9 @@ from xccl_emu.base.errors import ConfigError
 from xccl_emu.base.options import whole
 from xccl_emu.check.faults import KINDS
 from xccl_emu.check.trial import JUDGED_BYTES_MAX, Expected, Judge, Label, Trial
+from xccl_emu.machine.launch import Launch
 from xccl_emu.machine.pod import Buffer, Pod, bytes_of
-from xccl_emu.machine.spec import PodSpec
+from xccl_emu.machine.spec import PodSpec, small_pod
 from xccl_emu.protocol.owners import DRAINED, RETURNED, Owners, owners_of
 
 BOTH = "both"
@@ -26,6 +27,8 @@ READINGS: Mapping[str, tuple[str, ...]] = {
 """What is read in one of two ways, since documents or a case leave it open: what it is where nobody chooses, the
 stronger reading and the weaker one."""
 
+OTHER = "beside"
+"""In names, and with a stage of calls: another communicator at the same time."""
 _GIVES_UP_MAX = 8
 
 
@@ -271,6 +274,54 @@ class Bench:
         """Name a buffer for reports, its die first.  An empty one, or one without a name, gets none."""
         if name and buffer.nbytes:
             self.label(f"{self._built().spec.home(buffer.die)}.{name}", buffer.address, buffer.nbytes)
+
+
+class Shared(Bench):
+    """A bench whose pod is there already, and has room for what is asked for."""
+
+    def __init__(self, pod: Pod, options: Mapping[str, Any]) -> None:
+        super().__init__(pod.order, pod.without, options)
+        self._given = pod
+
+    def settle(self, corner: Corner) -> None:
+        """Another communicator is laid out there."""
+        self._pod, self.corner = None, corner
+
+    def label(self, name: str, address: int, nbytes: int) -> None:
+        """Mark the names of a communicator other than the first."""
+        super().label(name.replace(".", f".{OTHER}.", 1) if self.corner.core else name, address, nbytes)
+
+    def expect(self, address: int, array: NDArray[Any], name: str, owners: Owners = ()) -> None:
+        """Mark the names of what it expects likewise."""
+        super().expect(address, array, f"{name}, {OTHER}" if self.corner.core else name, owners)
+
+    def pod(self, spec: PodSpec, *, draw_answers: bool = False) -> Pod:
+        """Return the pod that is there."""
+        if self._pod is not None:
+            raise ConfigError("pod: the bench has one already; a check is of a single pod")
+        self._pod = self._given
+        return self._pod
+
+
+def room_for(specs: list[PodSpec]) -> PodSpec:
+    """The least pod that has room for each of them; of one it is that one.  ConfigError for other units of memory."""
+
+    def most(name: str) -> int:
+        return max(int(getattr(spec, name)) for spec in specs)
+
+    if len(set(specs)) == 1:
+        return specs[0]
+    if len(units := {spec.atomic_bytes for spec in specs}) > 1:
+        raise ConfigError("atomic_bytes", max(units), f"a pod has one such unit, and it is {min(units)} for others")
+    areas = ("app_bytes", "meta_bytes", "managed_bytes", "ub_bytes", "flight_granules", "atomic_bytes")
+    return small_pod(most("n_dies"), most("cores_per_die"), **{name: most(name) for name in areas}).with_(
+        registers=most("registers")
+    )
+
+
+def launches(pod: Pod) -> list[Launch]:
+    """Return what is launched on a pod, in the order of the first cores."""
+    return [*dict.fromkeys(each for core in pod.active_cores() if (each := pod.launch_of(core)) is not None)]
 
 
 def payload(nbytes: int, seed: int) -> NDArray[np.uint8]:

@@ -9,20 +9,26 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, NamedTuple, Self, cast
+
+from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.base.options import SWITCH, Option, must_be_one_of, option, whole
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.machine.spec import CACHE_LINES_MAX, PodSpec
-from xccl_emu.protocol import folder
+from xccl_emu.protocol import disagree, folder
 from xccl_emu.protocol.bench import READINGS, Bench, Corner
-from xccl_emu.protocol.invariant import CLAIMS, Twins
 from xccl_emu.protocol.paper import Paper
 from xccl_emu.protocol.pod_run import PodRun
 
 Size = Option
 """What is known of one size or choice of a protocol."""
+BATCH, RANKS = "batch", "ranks"
+CLAIMS = {
+    BATCH: "the same token or column has the same bits in any batch, at any place, next to any others",
+    RANKS: "all ranks hold the same bits",
+}
 SIZE_MAX = 1 << 16
 """Largest value of a size that names no other: what is larger is a mistake, and would take this machine's memory."""
 
@@ -47,6 +53,15 @@ def switch(default: int, help: str = "", **more: Any) -> Any:
 def text(default: int | str, help: str = "", **more: Any) -> Any:
     """A field of a case that is a number or a string, which the case checks by itself."""
     return option(default, help, **more)
+
+
+class Twins(NamedTuple):
+    """What the oracle makes of drawn data."""
+
+    rows: list[NDArray[Any]]
+    """All must have the same bits."""
+    reordered: NDArray[Any]
+    """The first of them, with its summands added in another order."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +168,7 @@ class Case:
 
     @property
     def claims(self) -> Collection[str]:
-        """Return which of `invariant.CLAIMS` may be asked for, with these sizes."""
+        """Return which of `CLAIMS` may be asked for, with these sizes."""
         return ()
 
     def twins(self, draw: int) -> Twins:
@@ -217,8 +232,7 @@ class Case:
     @property
     def configuration(self) -> Mapping[str, int | str]:
         """Every size, those at their default too, but for those that are `Size.advanced`."""
-        values = {each: getattr(self, each.name) for each in self.sizes()}
-        own = {each.name: value for each, value in values.items() if not each.advanced or value != each.default}
+        own = {each.name: value for each, value in self._values().items() if not each.advanced or value != each.default}
         return {**own, **self.pod_sizes}
 
     @property
@@ -253,13 +267,13 @@ class Case:
 
     def lesser(self) -> Mapping[str, Sequence[int]]:
         """Values from the least one up to its own, of each size that may be smaller (`check.confirm`)."""
-        sizes = () if "rank" in self.pod_sizes else self.sizes()
-        given = {each.name: each.below(each.even(getattr(self, each.name))) for each in sizes}
+        values = {} if "rank" in self.pod_sizes else self._values()
+        given = {each.name: each.below(each.even(value)) for each, value in values.items()}
         return {name: below for name, below in given.items() if len(below) > 1}
 
     def resized(self, sizes: Mapping[str, int]) -> Self:
         """The same case with other sizes; ConfigError if it refuses them."""
-        own = {each.name: each.even(getattr(self, each.name)) for each in self.sizes()}
+        own = {each.name: each.even(value) for each, value in self._values().items()}
         return replace(self, **{**own, **sizes}).with_pod_options(**self.pod_sizes)  # type: ignore[type-var]
 
     def build(self, order: str, without: Collection[str] = (), *, payload: bool = True) -> Trial:
@@ -268,12 +282,24 @@ class Case:
         Without payload what only travels is zero, as far as the case says what that is, and nothing is expected.
         """
         if said := str(self.pod_sizes.get("rank", "")):
-            from xccl_emu.protocol import disagree  # which lays out several cases on a pod
-
-            return disagree.build(self.with_pod_options(rank=""), said, order, without, payload)
+            case = self.with_pod_options(rank="")
+            return disagree.build(said, case, case._of_rank(said), order, without, payload)
         bench = Bench(order, without, self.pod_sizes, payload)
         self.lay_out(bench)
         return bench.trial()
+
+    def _of_rank(self, said: str) -> "Case":
+        """Return the case with the size of that rank; ConfigError for what no rank can call with."""
+        _, name, value = disagree.one_size(said)
+        if name not in (names := [each.name for each in self._values()]):
+            raise ConfigError("rank", said, f"{self.name} has no such size, but {', '.join(names)}")
+        other = self.resized({name: int(value) if value.isdecimal() else value})  # type: ignore[dict-item]
+        if other.configuration == self.configuration:
+            raise ConfigError("rank", said, "is what all ranks call with")
+        return other
+
+    def _values(self) -> Mapping[Size, int | str]:
+        return {each: getattr(self, each.name) for each in self.sizes()}
 
     def spec(self, calls: "Sequence[Call]" = (), dies: int = 0) -> PodSpec:
         """Return the pod that it asks for, without its `pod_sizes`; raises what `lay_out_calls` raises.
@@ -368,14 +394,12 @@ class FunctionCase(Case):
         """Every size, in the order of the function's parameters."""
         return {**self.values, **self.pod_sizes}
 
-    def lesser(self) -> Mapping[str, Sequence[int]]:
-        """Return what `Case.lesser` does, of the function's parameters."""
-        given = {name: Size(name, value).below(value) for name, value in self.values.items()}
-        return {name: below for name, below in given.items() if len(below) > 1}
-
     def resized(self, sizes: Mapping[str, int]) -> Self:
         """Return what `Case.resized` does, of the function's parameters."""
         return replace(self, values={**self.values, **sizes}).with_pod_options(**self.pod_sizes)
+
+    def _values(self) -> Mapping[Size, int | str]:
+        return {Size(name, value): value for name, value in self.values.items()}
 
     def lay_out(self, bench: Bench) -> None:
         """Call the function."""

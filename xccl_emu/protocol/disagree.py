@@ -6,37 +6,41 @@ says what outputs are to be: then a check judges what blocks, races, reads what 
 Predicates cannot be compared: where one judges an output (`Bench.judged_by`), no output is judged.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Protocol
 
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.check.trial import Trial
 from xccl_emu.machine.pod import Pod
-from xccl_emu.protocol.bench import of_spec
-from xccl_emu.protocol.case import Case, FunctionCase
-from xccl_emu.protocol.sequence import Shared, launches, room_for
+from xccl_emu.machine.spec import PodSpec
+from xccl_emu.protocol.bench import Bench, Shared, launches, of_spec, room_for
 
 
-def parsed(case: Case, said: str) -> tuple[int, Case]:
-    """Return the die of the rank, and the case with its size; ConfigError for what no rank can call with."""
+class Called(Protocol):
+    """What this needs of a case (`Case`)."""
+
+    pod_sizes: Mapping[str, int | str]
+
+    def spec(self) -> PodSpec:
+        """Return the pod that it asks for."""
+
+    def lay_out(self, bench: Bench) -> None:
+        """Launch it."""
+
+
+def one_size(said: str) -> tuple[int, str, str]:
+    """Return die, name of a size and value of ``N:SIZE=VALUE``; ConfigError for other text."""
     die, colon, one = said.partition(":")
-    name, equals, text = one.partition("=")
-    name = name.replace("-", "_")
+    name, equals, value = one.partition("=")
     if not (die.isdecimal() and colon and equals):
         raise ConfigError("rank", said, "must be N:SIZE=VALUE, such as 1:tokens=3")
-    sizes = [*(case.values if isinstance(case, FunctionCase) else (each.name for each in case.sizes()))]
-    if name not in sizes:
-        raise ConfigError("rank", said, f"{case.name} has no such size, but {', '.join(sizes)}")
-    other = case.resized({name: int(text) if text.isdecimal() else text})  # type: ignore[dict-item]
-    if other.configuration == case.configuration:
-        raise ConfigError("rank", said, "is what all ranks call with")
-    return int(die), other
+    return int(die), name.replace("-", "_"), value
 
 
-def build(case: Case, said: str, order: str, without: Collection[str], payload: bool) -> Trial:
-    """Build a case in which one rank, on the die of that number, is launched as another case launches it."""
-    die, other = parsed(case, said)
-    specs = [case.spec(), other.spec()]
+def build(said: str, case: Called, other: Called, order: str, without: Collection[str], payload: bool) -> Trial:
+    """Build a case in which the rank on one die is launched as another case launches it."""
+    die, specs = one_size(said)[0], [case.spec(), other.spec()]
     if die >= (n_dies := specs[0].n_dies):
         raise ConfigError("rank", said, f"out of range 0..{n_dies - 1}")
     if specs[1].n_dies != n_dies:

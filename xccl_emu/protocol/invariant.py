@@ -5,31 +5,13 @@ order.  So a claim about outputs holds in every schedule if it holds of the orac
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
-
-from numpy.typing import NDArray
+from typing import Annotated
 
 from xccl_emu.base import words as w
 from xccl_emu.check.verdict import UNFINISHED, UNSUPPORTED, VERIFIED, Verdict
+from xccl_emu.protocol.case import CLAIMS, Case
 
-if TYPE_CHECKING:
-    from xccl_emu.protocol.case import Case
-
-BATCH, RANKS = "batch", "ranks"
-CLAIMS = {
-    BATCH: "the same token or column has the same bits in any batch, at any place, next to any others",
-    RANKS: "all ranks hold the same bits",
-}
 DRAWS = 32
-
-
-class Twins(NamedTuple):
-    """What the oracle makes of drawn data."""
-
-    rows: list[NDArray[Any]]
-    """All must have the same bits."""
-    reordered: NDArray[Any]
-    """The first of them, with its summands added in another order."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +27,7 @@ class Invariance(w.Printed):
     outputs: Annotated[int, "all such results"]
 
     @classmethod
-    def of(cls, case: "Case") -> "Invariance":
+    def of(cls, case: Case) -> "Invariance":
         """Ask the oracle of a case for which a claim is chosen."""
         drawn = [case.twins(draw) for draw in range(DRAWS)]
         bits = [[row.tobytes() for row in each.rows] for each in drawn]

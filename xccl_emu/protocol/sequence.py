@@ -20,9 +20,8 @@ from xccl_emu.machine.launch import Launch
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import PodSpec, small_pod
 from xccl_emu.machine.state import Labels
-from xccl_emu.protocol.bench import Bench, Corner, of_spec
+from xccl_emu.protocol.bench import OTHER, Corner, Shared, launches, of_spec, room_for
 from xccl_emu.protocol.case import POD_SIZES, Call, Case, Size, origin_of, sizes_of
-from xccl_emu.protocol.owners import Owners
 from xccl_emu.protocol.registry import Known, known
 
 Sizes = Mapping[str, int | str]
@@ -32,8 +31,6 @@ WAITS = "waits"
 """With the sizes of a call: 1 if hosts wait for all calls before it, 0 if they launch it at once."""
 REPLAYED = "replayed"
 """With a stage: 1 if it launches again what the stage before has launched."""
-OTHER = "beside"
-"""With a stage, and in names: another communicator at the same time."""
 
 
 @dataclass(frozen=True)
@@ -211,33 +208,6 @@ def _number(again: Any, calls: int) -> int:
 # ---- one pod for all of them
 
 
-class Shared(Bench):
-    """A bench whose pod is there already, and has room for what is asked for."""
-
-    def __init__(self, pod: Pod, options: Mapping[str, Any]) -> None:
-        super().__init__(pod.order, pod.without, options)
-        self._given = pod
-
-    def settle(self, corner: Corner) -> None:
-        """Another communicator is laid out there."""
-        self._pod, self.corner = None, corner
-
-    def label(self, name: str, address: int, nbytes: int) -> None:
-        """Mark the names of a communicator other than the first."""
-        super().label(name.replace(".", f".{OTHER}.", 1) if self.corner.core else name, address, nbytes)
-
-    def expect(self, address: int, array: NDArray[Any], name: str, owners: Owners = ()) -> None:
-        """Mark the names of what it expects likewise."""
-        super().expect(address, array, f"{name}, {OTHER}" if self.corner.core else name, owners)
-
-    def pod(self, spec: PodSpec, *, draw_answers: bool = False) -> Pod:
-        """Return the pod that is there."""
-        if self._pod is not None:
-            raise ConfigError("pod: the bench has one already; a check is of a single pod")
-        self._pod = self._given
-        return self._pod
-
-
 def _pod_sizes(made: list[list[list[Call]]]) -> Mapping[str, Any]:
     """`Case.pod_sizes` of all calls; ConfigError if they differ, as there is one pod."""
     first, *others = [call.case.pod_sizes for together in made for calls in together for call in calls]
@@ -276,27 +246,6 @@ def _beside(specs: list[PodSpec]) -> PodSpec:
         widest.n_dies, cores, **room, ub_bytes=widest.ub_bytes, flight_granules=widest.flight_granules,
         atomic_bytes=widest.atomic_bytes,
     ).with_(registers=widest.registers)  # fmt: skip
-
-
-def room_for(specs: list[PodSpec]) -> PodSpec:
-    """The least pod that has room for each of them; of one it is that one.  ConfigError for other units of memory."""
-
-    def most(name: str) -> int:
-        return max(int(getattr(spec, name)) for spec in specs)
-
-    if len(set(specs)) == 1:
-        return specs[0]
-    if len(units := {spec.atomic_bytes for spec in specs}) > 1:
-        raise ConfigError("atomic_bytes", max(units), f"a pod has one such unit, and it is {min(units)} for others")
-    areas = ("app_bytes", "meta_bytes", "managed_bytes", "ub_bytes", "flight_granules", "atomic_bytes")
-    return small_pod(most("n_dies"), most("cores_per_die"), **{name: most(name) for name in areas}).with_(
-        registers=most("registers")
-    )
-
-
-def launches(pod: Pod) -> list[Launch]:
-    """Return what is launched on a pod, in the order of the first cores."""
-    return [*dict.fromkeys(each for core in pod.active_cores() if (each := pod.launch_of(core)) is not None)]
 
 
 def _replay(pod: Pod, captured: list[Launch], left: NDArray[np.uint8]) -> None:

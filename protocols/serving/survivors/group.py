@@ -1,55 +1,38 @@
 """Groups whose rounds are launched at once, and go on when one of their ranks is lost."""
 
-from abc import abstractmethod
 from collections.abc import Collection
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from xccl_emu.kernels.experts.counts import FIELD_BYTES, INDEX_BYTES
+from xccl_emu.kernels.experts.counts import INDEX_BYTES
 from xccl_emu.kernels.experts.messages import ROUTE_BYTES
 from xccl_emu.kernels.serving import membership, surviving_fused, surviving_pull
 from xccl_emu.kernels.serving.replicas import Attempts, Replicas
-from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Buffer
 from xccl_emu.protocol import Bench
 from xccl_emu.protocol.streams import Streams
 from xccl_emu.protocols.experts.config import EpConfig
-from xccl_emu.protocols.experts.group import Args, ExpertGroup
-from xccl_emu.protocols.experts.layout import LAYER, C, EpLayout, GroupLayout
+from xccl_emu.protocols.experts.group import Args
+from xccl_emu.protocols.experts.layout import LAYER, C, EpLayout
+from xccl_emu.protocols.experts.restarted import SupervisedGroup, SupervisedLayout
 from xccl_emu.protocols.fused.session import FusedConfig, FusedExpertParallel, FusedLayout
 from xccl_emu.protocols.pull.session import ExpertParallel
 from xccl_emu.routing import Placement
 
 
-class SurvivingLayout(GroupLayout[C]):
+class SurvivingLayout(SupervisedLayout[C]):
     """The regions of the layer and the words of a membership; `kernels/serving/membership` says what they are."""
 
-    supervised = True
-
-    def _add_all(self) -> None:
-        super()._add_all()  # type: ignore[safe-super]  # of the layout that it is mixed into
-        n = self.config.n_ranks
-        self.readies = self.meta("meta.ready", FIELD_BYTES, n, self._sources)
-        self.dones = self.meta("meta.done", FIELD_BYTES, n, self._sources)
-        self.word, self.over, self.go_on = (
-            self.meta(f"meta.{name}", FIELD_BYTES) for name in ("membership", "end", "go_on")
-        )
+    words = ("membership", "end", "go_on")
 
 
-class SurvivingGroup(ExpertGroup[C]):
-    """A group with a supervisor on the die after the ranks', which may give up rank ``lost`` at any moment."""
+class SurvivingGroup(SupervisedGroup[C]):
+    """A group whose supervisor may give up rank ``lost`` at any moment."""
 
-    kernel: ClassVar[Kernel]
-    """The rounds of a rank."""
-    layout: SurvivingLayout[C]
     tables: list[dict[str, Buffer]]
     """What a rank has in addition to the layer's buffers, by the names of `Replicas` and `Attempts`."""
     n_experts: int
-
-    @abstractmethod
-    def _all_places(self) -> Args:
-        """Return the kernel's records of the places that the protocol uses."""
 
     def put_tables(self, bench: Bench, placement: Placement) -> None:
         """Put on each die which expert has which slot, for each rank that may be lost."""
@@ -73,10 +56,10 @@ class SurvivingGroup(ExpertGroup[C]):
     ) -> None:
         """Launch ``rounds`` rounds of whole layers, and the supervisor, which may give up rank ``lost``."""
         layout, n, cores = self.layout, self.config.n_ranks, range(self.config.cores)
-        first, supervisor = self.config.first_die, self.config.first_die + n
+        first, supervisor, word = self.config.first_die, self.config.first_die + n, layout.of_all
         readies, dones = layout.readies.at(first), layout.dones.at(supervisor)
         known = membership.MembershipRank(
-            0, n, rounds, readies, layout.word.at(first), layout.over.at(first), dones, self.pod.spec.die_bytes,
+            0, n, rounds, readies, word["membership"].at(first), word["end"].at(first), dones, self.pod.spec.die_bytes,
             0, membership.NOBODY, membership.NOBODY, 0, 0,
         )  # fmt: skip
         for rank, (own, more) in enumerate(zip(self.buffers, self.tables, strict=True)):
@@ -86,7 +69,7 @@ class SurvivingGroup(ExpertGroup[C]):
                     **{name: more[name].address for name in ("maps", "held", "slots", "held_routes")},
                 ),
                 "a": Attempts(
-                    layout.go_on.at(self.die_of(rank)), more["took_part"].address, own["batches"].address,
+                    word["go_on"].at(self.die_of(rank)), more["took_part"].address, own["batches"].address,
                     self.config.batch_bytes,
                 ),
                 "g": known._replace(me=rank, readies=readies.only(rank), dones=dones.only(rank)),
@@ -108,9 +91,6 @@ class SurvivingPull(SurvivingGroup[EpConfig], ExpertParallel):
     lays_out = SurvivingPullLayout
     layout: SurvivingPullLayout
 
-    def _all_places(self) -> Args:
-        return {"d": self.dispatch_areas(), "e": self.combine_areas()}
-
 
 class SurvivingFusedLayout(SurvivingLayout[FusedConfig], FusedLayout):
     """The regions of `FusedLayout`, contributions and arrivals double, and the words of a membership."""
@@ -127,4 +107,4 @@ class SurvivingFused(SurvivingGroup[FusedConfig], FusedExpertParallel):
 
     def _all_places(self) -> Args:
         sets = self.layout.combine.size // self.layout.sets
-        return {"f": self.areas(), "sets": sets, "tokens_max": self.config.tokens_max}
+        return {**super()._all_places(), "sets": sets, "tokens_max": self.config.tokens_max}

@@ -5,8 +5,8 @@ Whatever map a rank has used, its outputs come from the experts that its tokens 
 is by the maps that the sources have used.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +18,7 @@ from xccl_emu.kernels.experts.dummy import STALE_MAP
 from xccl_emu.kernels.serving.swap import FIELD_BYTES
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.oracle.replicas import slots_by_map
-from xccl_emu.protocol import Bench, Case, Preset, read_papers, size
+from xccl_emu.protocol import Bench, Preset, read_papers, size
 from xccl_emu.protocol.streams import Streams
 from xccl_emu.protocols.experts import layout as app
 from xccl_emu.protocols.experts.case import LayerCase
@@ -59,16 +59,12 @@ class SwapCase(LayerCase):
                 "experts", self.experts, "there must be two and top_k or more in addition to what is redundant"
             )
 
-    @classmethod
-    def proofs(cls) -> Mapping[str, Case]:
-        """Two swaps, and two cores a rank."""
-        usual = cls(granules=1)
-        less = replace(usual, tokens="2,0")
-        return {
-            "two ranks, two rounds": usual,
-            "two swaps, three rounds": replace(less, swaps=2, rounds=3),
-            "two cores a rank": replace(less, cores=2),
-        }
+    proof_usual: ClassVar = dict(granules=1)
+    proof_rows: ClassVar = {
+        "two ranks, two rounds": {},
+        "two swaps, three rounds": dict(tokens="2,0", swaps=2, rounds=3),
+        "two cores a rank": dict(tokens="2,0", cores=2),
+    }
 
     @property
     def _homes(self) -> list[int]:

@@ -137,11 +137,11 @@ class TwoStreams(FusedCase):
         for layer in range(self.rounds):
             for step in self._steps(group):
                 for m in range(MICROBATCHES):
-                    self._launch(group, streams, step, layer * MICROBATCHES + m)
+                    self._put_turn(group, streams, step, layer * MICROBATCHES + m)
         streams.put()
         return group, streams
 
-    def _launch(self, group: StreamedFused, streams: Streams, step: Step, turn: int) -> None:
+    def _put_turn(self, group: StreamedFused, streams: Streams, step: Step, turn: int) -> None:
         """Launch what a stream does in a turn; in the first layer nothing has come back."""
         attention, awaited, kernels, recorded = step
         cores = range(self.cores, self._own_cores) if attention else range(self.cores)

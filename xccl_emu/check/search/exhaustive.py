@@ -50,6 +50,7 @@ _WORDS = {
 }
 """How many words of its witness set a violation apart from others of its kind; of the rest, none."""
 
+_ENDS_AFTER_ALL = "depth first some state has no way to an end, and breadth first each has one: please report this"
 NOT_AGAIN = "the path to a violation, followed again, does not lead there: please report this"
 
 
@@ -239,7 +240,7 @@ class Search:
             self._depth_first()
             self.found.cycles |= bool(ck[cs.CYCLES])
             if ck[cs.LOST] and not (ck[cs.VIOLATION] or ck[cs.LIMIT] or ck[cs.RESTART] or self.found.reason):
-                self._judge_livelock(*self._again_breadth_first(members))
+                self._judge_livelock(*self._again_breadth_first(members), expected=not self.setup.state[ms.CACHE_LINES])
         self.found.states += int(ck[cs.STATES])
         self.found.transitions += int(ck[cs.TRANSITIONS])
         self.found.actions_taken += int(ck[cs.ACTIONS])
@@ -343,15 +344,20 @@ class Search:
             ck[word] = value
         return graph
 
-    def _judge_livelock(self, queue: NDArray[np.int64], edges: NDArray[np.int64]) -> None:
-        """If some state has no way to an end: the shortest path to such states that never leave each other again."""
+    def _judge_livelock(self, queue: NDArray[np.int64], edges: NDArray[np.int64], expected: bool = False) -> None:
+        """If some state has no way to an end: the shortest path to such states that never leave each other again.
+
+        If that is ``expected``, and no state is one, the search is not over: one of two judges is wrong.
+        """
         ck, depth = self.setup.checker, queue[:, bfs.DEPTH_OF]
         self.found.cycles |= bool(ck[cs.CYCLES])
         self.found.cycles |= bool((depth[edges[:, edge.TO]] <= depth[edges[:, edge.FROM]]).any())
         if self.found.reason or ck[cs.LIMIT] or ck[cs.VIOLATION] or ck[cs.RESTART]:
             return
         ending = livelock.reaches_end(len(queue), edges)
-        if not ending.all() and (cs.LIVELOCK,) not in self._aside:
+        if ending.all():
+            self.found.reason = _ENDS_AFTER_ALL if expected else ""
+        elif (cs.LIVELOCK,) not in self._aside:
             ck[cs.VIOLATION] = cs.LIVELOCK
             state, self._loop = livelock.fair_loop(edges, ending)
             self._path = path_to(queue, state)

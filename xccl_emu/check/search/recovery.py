@@ -42,27 +42,33 @@ class WithoutDie(exhaustive.Search):
     def _search(self, members: Sequence[int]) -> exhaustive.Violating | None:
         ck = self.setup.checker
         self._start(members)
-        found = self._judge(members, self._all_transitions())
+        if self._some_do_not_return(members, self._all_transitions()):  # which are free again then
+            found = self._nearest(members)
+        else:
+            found = self._violation(members) if self._begins_again() else None
         self.found.states += int(ck[cs.STATES])
         self.found.transitions += int(ck[cs.TRANSITIONS])
         return found
 
-    def _judge(self, members: Sequence[int], edges: livelock.Edges) -> exhaustive.Violating | None:
-        """From where others do not all return, if this search has come to its end."""
+    def _begins_again(self) -> bool:
+        """Has the search met what `explore_flags` may rule out, with which it begins again?"""
         ck = self.setup.checker
-        if ck[cs.RESTART] or self.found.reason:
-            return None
-        if ck[cs.VIOLATION] in exhaustive.BY_CLOCKS and not ck[cs.JOINING]:
-            return self._violation(members)  # with which the search begins again
+        return ck[cs.VIOLATION] in exhaustive.BY_CLOCKS and not ck[cs.JOINING]
+
+    def _some_do_not_return(self, members: Sequence[int], edges: livelock.Edges) -> bool:
+        """Return whether from some state others do not all return, if this search has come to its end."""
+        ck = self.setup.checker
+        if ck[cs.RESTART] or self.found.reason or self._begins_again():
+            return False
         if ck[cs.VIOLATION] or ck[cs.LIMIT] or ck[cs.DOUBT]:
             self.found.reason = _DIFFERS if ck[cs.VIOLATION] else self._limit()
-            return None
+            return False
         if self._stopped.isdisjoint(members):
-            return None
+            return False
         n, others = int(ck[cs.STATES]), self._by_others(members, edges)
         self.steps = _longer(self.steps, longest(n, others))
         _, ending = self._undelivered(members, n, others)
-        return None if ending.all() else self._nearest(members)
+        return not ending.all()
 
     def _nearest(self, members: Sequence[int]) -> exhaustive.Violating | None:
         """The state nearest to the start from which others do not all return, and a loop if they go on."""

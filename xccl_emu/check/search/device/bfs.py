@@ -15,16 +15,6 @@ QUEUE_WORDS = 4
 
 
 @jit
-def find_or_add(table, ids, hash_, new):
-    """The number of a state by its fingerprint; ``new`` if it was not known, and is now."""
-    one = frames.as_kept(hash_)
-    place = dfs.place_of(table, one)
-    if table[place] != one:
-        table[place], ids[place] = one, new
-    return ids[place]
-
-
-@jit
 def _go_to(mem, st, ck, rows, named, queue, state):
     """Bring the machine to a state: back to where its path leaves the present one, then forward."""
     d, at = queue[state, DEPTH_OF], state
@@ -90,7 +80,7 @@ def _expand(mem, st, ck, rows, named, graph, state):
                 ck[frame + frames.PROCESS], ck[frame + frames.N] = process, n + 1
                 if over(ck):
                     return True
-                to = find_or_add(table, ids, cs.unsigned(ck[cs.HASH]), ck[cs.QUEUE_TAIL])
+                to = dfs.find_or_add(table, ids, ck[cs.HASH], ck[cs.QUEUE_TAIL])
                 if to == ck[cs.QUEUE_TAIL]:
                     queue[to, PARENT], queue[to, PROCESS], queue[to, CHOICE] = state, process, n
                     queue[to, DEPTH_OF] = ck[cs.DEPTH] + 1

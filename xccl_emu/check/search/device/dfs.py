@@ -191,7 +191,8 @@ def depth_first(mem, st, ck, rows, named, known, budget):
         taken += 1
         ck[frame + frames.ANY] |= 1 - (optional & 1)
         ck[cs.TRANSITIONS] += 1
-        new = not run_local.over(ck) and _add(ck, known)
+        n_states = ck[cs.STATES]
+        new = not run_local.over(ck) and find_or_add(known.table, known.ids, ck[cs.HASH], n_states) == n_states
         if new or ck[cs.VIOLATION]:
             run_local.find_races(mem, st, ck, rows, named)
         if run_local.over(ck):
@@ -199,7 +200,7 @@ def depth_first(mem, st, ck, rows, named, known, budget):
         if not optional:
             _keep(ck, known, frame, n, ck[cs.HASH])
         if new:
-            ck[cs.STATES] += 1
+            ck[cs.STATES] = n_states + 1
             ck[cs.DEPTH] += 1
             frames.open_frame(ck)
             frames.enter(ck, known.opened)
@@ -222,16 +223,16 @@ def move_all(table, ids, larger, larger_ids):
 
 
 @jit
-def _add(ck, known):
-    """Add the present state; False if it is known already."""
-    one = frames.as_kept(cs.unsigned(ck[cs.HASH]))
-    place = place_of(known.table, one)
-    if known.table[place] == one:
-        return False
-    known.table[place] = one
-    if known.ids.size:
-        known.ids[place] = ck[cs.STATES]
-    return True
+def find_or_add(table, ids, hash_, new):
+    """Return the number of a state: ``new`` if it was not known, and is now; of a known one -1 if none are kept."""
+    one = frames.as_kept(cs.unsigned(hash_))
+    place = place_of(table, one)
+    if table[place] == one:
+        return ids[place] if ids.size else -1
+    table[place] = one
+    if ids.size:
+        ids[place] = new
+    return new
 
 
 @jit
