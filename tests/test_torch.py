@@ -90,7 +90,7 @@ def test_ranks_call_together(pair: list[Rank], hooked: bool) -> None:
 
 
 def test_normal_mode(pair: list[Rank]) -> None:
-    """A token goes once to each rank, with its weights there; what ranks return is added."""
+    """A token goes once to each rank, with its weights there; what ranks return is added, other weights too."""
     shape = {"hidden": 32, "top_k": 2, "tokens_max": 2, "local_experts": 1}
 
     def rows(rank: Rank) -> bool:
@@ -99,8 +99,16 @@ def test_normal_mode(pair: list[Rank]) -> None:
         said, got = rank.call("dispatch_rows", {"x": x, "topk": topk, "weights": weights}, shape=shape)
         assert len(got["x"]) == 3
         assert got["weights"].sum() == 2 * (1 + rank.rank) + 3
-        out = rank.call("combine_rows", {"y": got["x"].copy()}, handle=said["handle"])[1]["out"]
-        return np.array_equal(out.astype(np.float32), x.astype(np.float32) * [[2], [1]])
+        back = {"y": got["x"].copy(), "weights": np.full((3, 2), 0.1 + rank.rank, np.float32)}
+        for weighed in (True, False):
+            got = rank.call("combine_rows", back, handle=said["handle"])[1]
+            assert np.array_equal(got["out"].astype(np.float32), x.astype(np.float32) * [[2], [1]])
+            assert ("weights" in got) == weighed
+            if weighed:
+                given = np.float32(0.1), np.float32(1.1)
+                assert np.array_equal(got["weights"], np.array([[sum(given)] * 2, [given[rank.rank]] * 2], np.float32))
+                del back["weights"]
+        return True
 
     assert together(pair, rows) == [True, True]
 

@@ -60,11 +60,16 @@ def third(rank: Rank) -> Any:
     return rank.call("combine", back, handle=said["handle"])
 
 
-def normal(change: Callable[[Any], Any]) -> Callable[[Rank], Any]:
+def normal(change: Callable[[Any], Any], *weights: Any) -> Callable[[Rank], Any]:
+    """Dispatch rows, then combine with rows that are changed, and with weights of each rank that are not None."""
+
     def call(rank: Rank) -> Any:
         sent = tokens(rank.rank) | {"weights": np.ones((2, 1), np.float32)}
         said, got = rank.call("dispatch_rows", sent, shape=NORMAL)
-        return rank.call("combine_rows", {"y": change(got["x"]).copy()}, handle=said["handle"])
+        back = {"y": change(got["x"]).copy()}
+        if weights and weights[rank.rank] is not None:
+            back["weights"] = weights[rank.rank]
+        return rank.call("combine_rows", back, handle=said["handle"])
 
     return call
 
@@ -78,6 +83,14 @@ MISTAKES = {
     "fewer weights": (combining(weights=lambda w: w[:1]), "weights is [1, 1] float32"),
     "half the hidden size in normal mode": (normal(lambda y: y[:, :16]), "combine_rows of rank 0: y is [2, 16]"),
     "one row in normal mode": (normal(lambda y: y[:1]), "combine_rows of rank 0: y is [1, 32]"),
+    "weights of one row in normal mode": (
+        normal(lambda y: y, *[np.ones((1, 1), np.float32)] * 2),
+        "combine_rows of rank 0: weights is [1, 1] float32; it must be [rows=2, top_k=1] float32",
+    ),
+    "weights in FP64 in normal mode": (normal(lambda y: y, *[np.ones((2, 1))] * 2), "weights is [2, 1] float64"),
+    "weights of one rank in normal mode": (
+        normal(lambda y: y, np.ones((2, 1), np.float32), None), "weights: must come from all 2 ranks, or none"
+    ),
     "statistics of another length": (
         lambda rank: rank.call("dispatch", tokens(rank.rank) | {"stats": np.zeros(2, np.int32)}, shape=SHAPE),
         "dispatch of rank 0: stats is [2] int32; it must be [local_experts=1] int32",

@@ -2,6 +2,7 @@
 
 Steps, in numbers of dispatch: 3 put rows into the ring at their home, 4 announce how many are in, 6 take them out, by
 token and rank, 7 report how many places are free, 8 add up what came for a token, in FP32 by rank, and round once.
+Where weights come back, the route of a row follows it through all that, and weights are added likewise, unrounded.
 
 All begin with rank 0, as homes and as what homes wait for: so sums do not depend on who is first, and a rank is never
 waited for by one that it waits for.
@@ -23,9 +24,10 @@ from xccl_emu.kernels.deepep.normal_dispatch import (
     tell_taken,
 )
 from xccl_emu.kernels.deepep.parameters import Rings
+from xccl_emu.kernels.experts.counts import INDEX_BYTES
 from xccl_emu.kernels.experts.parameters import Buffers, Group
-from xccl_emu.kernels.experts.sums import add_contribution, drain_sums, write_sum
-from xccl_emu.kernels.group import drain_halves
+from xccl_emu.kernels.experts.sums import LOADS, add_contribution, drain_sums, write_sum
+from xccl_emu.kernels.group import drain_halves, hand_over
 
 ONE = 0x3F800000
 """FP32 bits of 1."""
@@ -45,9 +47,10 @@ def send_back(rank, channel, call, c: Group, b: Buffers, r: Rings):
         n = yield xl.ub_load(r.counts + 4 * block, step=3)
         for i in range(n):
             at = r.work + sent % 2 * r.slot_bytes
-            yield from load_row(b.y + (row + i) * 2 * c.hidden, at, 2 * c.hidden, sent)
+            route = b.route + (row + i) * r.back
+            yield from load_row(b.y + (row + i) * 2 * c.hidden, at, 2 * c.hidden, sent, route, r.back)
             yield from await_room(i, head, call, r)
-            yield xl.mtu_out(at, ring + i % r.slots * r.slot_bytes, 2 * c.hidden, step=3)
+            yield xl.mtu_out(at, ring + i % r.slots * r.slot_bytes, 2 * c.hidden + r.back, step=3)
             yield xl.set_flag(xl.MTU_OUT, xl.MTU_IN, sent % 2, sync="row left")
             sent = sent + 1
             if (i + 1) % r.chunk == 0:
@@ -63,6 +66,7 @@ def send_back(rank, channel, call, c: Group, b: Buffers, r: Rings):
 def take_back(rank, channel, first, last, call, c: Group, r: Rings):
     """Steps 6 and 7 of combine, rank by rank."""
     parts = r.parts + rank * c.die_bytes
+    part = 2 * c.hidden + r.back
     taken = 0
     for d in range(c.n_ranks):
         block = block_of(d, channel, c.cores)
@@ -76,8 +80,8 @@ def take_back(rank, channel, first, last, call, c: Group, r: Rings):
             if ranks >> d & 1:
                 yield from await_rows(i, n, tail, call, r)
                 at = r.work + taken % 2 * r.slot_bytes
-                yield from load_row(ring + i % r.slots * r.slot_bytes, at, 2 * c.hidden, taken)
-                yield xl.mtu_out(at, parts + (t * c.n_ranks + d) * 2 * c.hidden, 2 * c.hidden, step=6)
+                yield from load_row(ring + i % r.slots * r.slot_bytes, at, part, taken)
+                yield xl.mtu_out(at, parts + (t * c.n_ranks + d) * part, part, step=6)
                 yield xl.set_flag(xl.MTU_OUT, xl.MTU_IN, taken % 2, sync="row left")
                 taken = taken + 1
                 yield from tell_taken(i, n, head, call, r)
@@ -89,22 +93,45 @@ def take_back(rank, channel, first, last, call, c: Group, r: Rings):
 def sum_parts(rank, first, last, c: Group, b: Buffers, r: Rings):
     """Step 8: the sums of the channel's tokens."""
     parts = r.parts + rank * c.die_bytes
+    part = 2 * c.hidden + r.back
     added = 0
     for t in range(first, last):
         yield xl.v_fill(r.work, 4 * c.hidden, step=8)
         ranks = yield xl.ub_load(r.marks + 4 * (t - first), step=8)
         for d in range(c.n_ranks):
             if ranks >> d & 1:
-                yield from add_contribution(parts + (t * c.n_ranks + d) * 2 * c.hidden, r.work, added, 0, ONE, c, 8)
+                yield from add_contribution(parts + (t * c.n_ranks + d) * part, r.work, added, 0, ONE, c, 8)
                 added = added + 1
         yield from write_sum(t, first, r.work, c, b, 8)
     yield from drain_sums(added, last - first)
 
 
+def sum_weights(rank, first, last, c: Group, b: Buffers, r: Rings):
+    """Step 8 of the weights of the channel's tokens, when the sums have left."""
+    acc = r.work
+    at = acc + r.back
+    weights = 4 + 4 * c.top_k
+    for t in range(first, last):
+        yield xl.v_fill(acc, r.back, step=8)
+        ranks = yield xl.ub_load(r.marks + 4 * (t - first), step=8)
+        for d in range(c.n_ranks):
+            if ranks >> d & 1:
+                part = r.parts + rank * c.die_bytes + (t * c.n_ranks + d) * (2 * c.hidden + r.back)
+                yield from hand_over(xl.VECTOR, xl.MTU_IN, LOADS, "contribution used", step=8)
+                yield xl.mtu_in(part + 2 * c.hidden, at, r.back, step=8)
+                yield from hand_over(xl.MTU_IN, xl.VECTOR, 0, "contribution in", step=8)
+                yield xl.v_add(at + weights, acc + weights, c.top_k, xl.FP32, step=8)
+        yield from hand_over(xl.VECTOR, xl.MTU_OUT, 0, "sum made", step=8)
+        yield xl.mtu_out(acc + weights, b.weights + t * INDEX_BYTES, 4 * c.top_k, step=8)
+        yield from hand_over(xl.MTU_OUT, xl.VECTOR, 0, "sum left", step=8)
+
+
 class _NormalCombineBuffers(Buffers):
     y: xl.Reads
+    route: xl.Reads
     counts: xl.Reads
     topk: xl.Reads
+    weights: xl.Writes
     out: xl.Writes
 
 
@@ -124,3 +151,5 @@ def normal_combine(rank, core, tokens, call, c: Group, b: _NormalCombineBuffers,
         yield from mark_ranks(first, last, c, b, r)
         yield from take_back(rank, channel, first, last, call, c, r)
         yield from sum_parts(rank, first, last, c, b, r)
+        if r.back > 0:
+            yield from sum_weights(rank, first, last, c, b, r)

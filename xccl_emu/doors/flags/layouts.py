@@ -135,7 +135,7 @@ def read(paths: Sequence[Path], layout: Layout) -> Dump:
 
 
 def _numbers(arrays: Mapping[str, NDArray[Any]]) -> dict[str, int]:
-    """Those that are one whole number."""
+    """Return the arrays that are one whole number."""
     return {name: int(each) for name, each in arrays.items() if each.shape == () and each.dtype.kind in "iu"}
 
 

@@ -59,7 +59,6 @@ class _Rows(NamedTuple):
     n: int
     padded: int
     """Rows that the caller was given: `n`, and what ``num_worst_tokens`` adds."""
-    weights: NDArray[np.float32]
 
 
 class _Received(NamedTuple):
@@ -321,7 +320,7 @@ class Buffer(GroupMember):
         counts = to_torch(got["counts"])
         prefix = torch.full((self.group_size, self.group_size), -1, dtype=torch.int32)
         prefix[:, self.rank] = counts.sum(1).cumsum(0).int()
-        made = Numbered.of(0, _Rows(route, said["handle"], len(got["x"]), len(recv[0]), got["weights"].copy()))
+        made = Numbered.of(0, _Rows(route, said["handle"], len(got["x"]), len(recv[0])))
         handle = prefix, None, counts.cumsum(1).int(), to_torch(got["token"]), is_token_in_rank, made
         topk = (None, None) if topk_idx is None else (experts, _padded(to_torch(got["weights"]), more))
         event = Due(self._rank, "dispatch", *recv, *topk, prefix, *handle[2:4]) if async_finish else None
@@ -337,16 +336,13 @@ class Buffer(GroupMember):
         tensors, k = {"x": x, "topk_weights": topk_weights}, made.route.topk.shape[1]
         self._gate("combine", assertions.COMBINE, tensors, rows=made.padded, hidden=made.route.hidden, top_k=k)
         with self._refusing("combine"):
-            same = topk_weights is None or np.array_equal(to_numpy(topk_weights)[: made.n], made.weights)
-            refuse(
-                bias=(bias is not None, "no kernel here adds one"),
-                topk_weights=(not same, "must be those that arrived: no kernel here brings others back"),
-            )
+            refuse(bias=(bias is not None, "no kernel here adds one"))
         sent = {"y": to_numpy(x[: made.n])}
+        if topk_weights is not None:
+            sent["weights"] = to_numpy(topk_weights[: made.n])
         _, got = self._rank.call("combine_rows", sent, "deep_ep::intranode::combine", handle=made.number)
-        out, route = to_torch(got["out"]), made.route
-        own = None if topk_weights is None else to_torch(np.where(route.topk >= 0, route.weights, 0))
-        return out, own, EventOverlap(Due(self._rank, "combine", out, own) if async_finish else None)
+        out, sums = to_torch(got["out"]), None if topk_weights is None else to_torch(got["weights"])
+        return out, sums, EventOverlap(Due(self._rank, "combine", out, sums) if async_finish else None)
 
     def _route(
         self, topk_idx: torch.Tensor | None, weights: torch.Tensor | None, in_rank: Any, per_expert: Any
