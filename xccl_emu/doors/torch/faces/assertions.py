@@ -81,4 +81,19 @@ NPU_DISPATCH = Form(
     ),
     _NPU,
 )  # fmt: skip
+_OF_CHOICES = (
+    Row("expert_ids", ("tokens", "top_k"), "int32 int64", gaps=True),
+    Row("x_active_mask", ("tokens",), "bool", optional=True, gaps=True),
+)  # fmt: skip
+_OFF_LAST = ("last_active < first_off",)
+NPU_DISTRIBUTE_DISPATCH = Form(
+    (Row("x", ("tokens", "hidden"), "bfloat16 float16", gaps=True), *_OF_CHOICES), (*_OFF_LAST, *_NPU)
+)  # fmt: skip
+NPU_DISTRIBUTE_COMBINE = Form(
+    (
+        Row("expand_x", ("rows", "hidden"), "bfloat16 float16", gaps=True), *_OF_CHOICES,
+        Row("expert_scales", ("tokens", "top_k"), "float32", gaps=True),
+    ),
+    _OFF_LAST,
+)  # fmt: skip
 NPU_COMBINE = Form((Row("x", ("rows", "hidden"), "bfloat16"),))
