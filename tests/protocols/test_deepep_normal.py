@@ -43,7 +43,8 @@ class Round:
         slots = c.n_ranks * c.local_experts
         topk = [np.full((n, c.top_k), -1, np.int32) for n in self.lengths]
         for row in (row for table in topk for row in table):
-            row[:] = np.where(rng.random(c.top_k) < 0.3, -1, rng.permutation(slots)[: c.top_k])
+            chosen = rng.integers(0, slots, c.top_k) if c.repeats else rng.permutation(slots)[: c.top_k]
+            row[:] = np.where(rng.random(c.top_k) < 0.3, -1, chosen)
         return tokens, topk, [rng.standard_normal((n, c.top_k)).astype(np.float32) for n in self.lengths]
 
     def _rows(self, rng: np.random.Generator, n: int, opaque_bytes: int = 0) -> NDArray[Any]:
@@ -99,6 +100,7 @@ def test_rounds_give_what_the_oracle_gives(data: st.DataObject) -> None:
         chunk=data.draw(st.integers(1, places)),
         opaque_bytes=32 * data.draw(st.integers(0, 5)),
         weighed=data.draw(st.booleans()),
+        repeats=data.draw(st.booleans()),
     )
     options = {"order": data.draw(st.sampled_from(ORDERS)), "policy": data.draw(st.sampled_from(POLICIES))}
     group, seed = group_of(config, seed=data.draw(st.integers(0, 1 << 20)), **options), data.draw(st.integers(0, 99))

@@ -285,7 +285,7 @@ class ServedGroup:
             group, handle = self._in_phases(made, session)
             received = group.dispatch_recv(handle, session.put_stats(asked))
         else:
-            session = self._session(said["shape"])
+            session = self._session(_resolved(said["shape"], asked))
             self._look(call, session, asked, absent)
             session.log_waits(said)
             asked = self._without(absent, call, asked)
@@ -398,7 +398,7 @@ class ServedGroup:
         """The session of a shape; of others, those that were used longest ago are given back where memory is short."""
         own: dict[str, Any] = {"n_ranks": self.size, "cores": self.settings.cores}
         if kind is NormalConfig:
-            own |= {"cores": own["cores"] + own["cores"] % 2, "weighed": True}
+            own |= {"cores": own["cores"] + own["cores"] % 2, "weighed": True, "repeats": True}
         strange = shape.keys() - {each.name for each in fields(kind)} | shape.keys() & {*own, "first_die"}
         if strange:
             raise ConfigError(f"shape: {min(strange)}: a shape has no such size")
@@ -455,6 +455,15 @@ class ServedGroup:
             number = next(number for number, each in self.dispatches.items() if each is made)
             raise ConfigError("handle", number, "is of another mode than this combine")
         return session.group, made.handle
+
+
+def _resolved(shape: Message, asked: Each) -> Message:
+    """Return a shape that may have ``repeats`` with them only if a token names an expert twice: they take memory."""
+    if shape.get("repeats") is not True:
+        return shape
+    given = (arrays.get("topk", np.zeros(0)) for _, arrays in asked)
+    tables = (np.sort(topk) for topk in given if topk.ndim == 2 and topk.dtype.kind == "i")
+    return {**shape, "repeats": any(((t[:, 1:] == t[:, :-1]) & (t[:, 1:] >= 0)).any() for t in tables)}
 
 
 def _agree(call: str, _: str, asked: Each, absent: Collection[int]) -> list[tuple[Message, Arrays]]:

@@ -21,7 +21,7 @@ LOW_LATENCY_DISPATCH = Form(
     ),
     (
         *_LOW_LATENCY, "ranks * num_max_dispatch_tokens_per_rank % 4 == 0", "not use_fp8 or hidden % 512 == 0",
-        "not use_ue8m0 or round_scale",
+        "not use_ue8m0 or round_scale", "most_of_an_expert <= num_max_dispatch_tokens_per_rank",
     ),
 )  # fmt: skip
 LOW_LATENCY_COMBINE = Form(

@@ -130,12 +130,12 @@ class Buffer(GroupMember):
         sizes = self._gate(
             "low_latency_dispatch", assertions.LOW_LATENCY_DISPATCH, tensors, **self._low_latency(most, num_experts),
             async_finish=async_finish, return_recv_hook=return_recv_hook, use_fp8=use_fp8, use_ue8m0=use_ue8m0,
-            round_scale=round_scale,
+            round_scale=round_scale, most_of_an_expert=_most_of_an_expert(topk_idx),
         )  # fmt: skip
         local, hidden = sizes["local_experts"], sizes["hidden"]
         shape = {
             "hidden": hidden, "top_k": topk_idx.size(1), "tokens_max": most, "local_experts": local,
-            "quantized": use_fp8, "quantizer": "fp8-ue8m0" if use_fp8 and round_scale else "fp8",
+            "quantized": use_fp8, "quantizer": "fp8-ue8m0" if use_fp8 and round_scale else "fp8", "repeats": True,
         }  # fmt: skip
         rows = self.group_size * most
         recv = unfilled((local, rows, hidden), torch.float8_e4m3fn if use_fp8 else torch.bfloat16)
@@ -366,6 +366,12 @@ class Buffer(GroupMember):
 
 
 ElasticBuffer = refused("deep_ep.ElasticBuffer", "the legacy Buffer")
+
+
+def _most_of_an_expert(topk_idx: Any) -> int:
+    """Messages to the expert that is chosen most, more than there are tokens only where some choose it twice."""
+    chosen = topk_idx[topk_idx >= 0] if isinstance(topk_idx, torch.Tensor) else torch.zeros(0)
+    return int(torch.unique(chosen, return_counts=True)[1].max()) if len(chosen) else 0
 
 
 def _padded(tensor: torch.Tensor, rows: int, value: int = 0) -> torch.Tensor:
