@@ -554,6 +554,16 @@ def test_a_script_with_mistakes(tmp_path: Path) -> None:
 
 @needs_torch
 @pytest.mark.slow
+def test_a_face_before_pytorch(tmp_path: Path) -> None:
+    """A face that needs no PyTorch may be imported first, though PyTorch imports another one while it is loaded."""
+    (tmp_path / "script.py").write_text("import nvshmem.core\nimport torch\nprint(nvshmem.core.Nothing)")
+    done = run_script("--device", "cuda", "script.py", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "nvshmem.core.Nothing: xccl_emu.doors.torch does not have it; it has" in done.stderr
+
+
+@needs_torch
+@pytest.mark.slow
 @pytest.mark.parametrize("device", ["cuda", "npu"])
 def test_pytorch_stays_whole(tmp_path: Path, device: str) -> None:
     """Its compiler's parts, optimizers, profilers and the names of devices work, or are refused by name."""

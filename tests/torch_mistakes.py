@@ -180,7 +180,9 @@ def work(rank: int) -> None:
         with pytest.raises(ConfigError, match=said):
             make(Batch(buffer))
         assert torch.equal(Batch(buffer).back()[0], Batch(buffer).x), name
-    for mode, must in (((1 << 20, BYTES), "low_latency_mode=False"), ((0, 0, True), "num_rdma_bytes=0")):
+    with pytest.raises(ConfigError, match=f"num_rdma_bytes={BYTES}: must be 0 without low_latency_mode"):
+        deep_ep.Buffer(group, 1 << 20, BYTES)
+    for mode, must in (((1 << 20, 0), "low_latency_mode=False"), ((0, 0, True), "num_rdma_bytes=0")):
         other = deep_ep.Buffer(group, *mode)
         with pytest.raises(ConfigError, match=must):
             Batch(other).dispatch()

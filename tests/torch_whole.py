@@ -92,6 +92,8 @@ def check_faces() -> None:
         _ = deep_ep.Nothing
     with pytest.raises(ModuleNotFoundError, match=r"deep_ep.nothing: xccl_emu.doors.torch does not have it"):
         importlib.import_module("deep_ep.nothing")
+    with pytest.raises(ModuleNotFoundError, match=r"uccl: xccl_emu.doors.torch does not have it: its runtime takes"):
+        importlib.import_module("uccl.ep")
     with pytest.raises(ImportError, match=r"cannot import name 'align' .*faces"):
         exec("from deep_ep import align")
 

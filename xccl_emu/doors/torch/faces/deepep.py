@@ -93,6 +93,9 @@ class Buffer(GroupMember):
         enable_shrink: bool = False, comm: Any = None, **__: Any,
     ) -> None:  # fmt: skip
         refuse(comm=(comm, "a group must be a process group of PyTorch"))
+        if num_rdma_bytes and not low_latency_mode:
+            must = "must be 0 without low_latency_mode: it is for other nodes, which xccl_emu.doors.torch has not"
+            raise ConfigError("num_rdma_bytes", num_rdma_bytes, must)
         super().__init__(group, enable_shrink)
         self._mode = {"low_latency_mode": low_latency_mode, "num_rdma_bytes": num_rdma_bytes}
         self._zero_copy: dict[tuple[int, ...], torch.Tensor] = {}
