@@ -45,8 +45,6 @@ class Rings(NamedTuple):
     """Number of rows that are announced at once."""
     route_bytes: int
     """Bytes that follow a row in dispatch."""
-    back: int
-    """Bytes that follow a row in combine, the same ones with weights of the experts' rank; 0 for none."""
     choices: int
     """From here on: places in the data buffer."""
     marks: int

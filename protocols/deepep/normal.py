@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ConfigError
-from xccl_emu.kernels.deepep.normal_combine import normal_combine
+from xccl_emu.kernels.deepep.normal_combine import normal_combine, weighed_combine
 from xccl_emu.kernels.deepep.normal_dispatch import CALL_ROWS, normal_dispatch
 from xccl_emu.kernels.deepep.parameters import Rings
 from xccl_emu.kernels.experts.counts import FIELD_BYTES, INDEX_BYTES
@@ -146,7 +146,7 @@ class NormalMode(ExpertGroup[NormalConfig]):
     combines = Phase(COMBINE, normal_combine)
     kind = NormalConfig
     lays_out = NormalLayout
-    weighed_combines = Phase(COMBINE, normal_combine)
+    weighed_combines = Phase(COMBINE, weighed_combine)
     layout: NormalLayout
 
     def steps(self, rounds: int) -> Iterator[PhaseOfRound]:
@@ -181,11 +181,11 @@ class NormalMode(ExpertGroup[NormalConfig]):
         Raises ConfigError, before anything moves, if nothing was dispatched, or for weights of another shape or type,
         or where the group is not ``weighed``.
         """
-        self.check_ready(self.combines.kernel)
+        phase = self.combines if weights is None else self.weighed_combines
+        self.check_ready(phase.kernel)
         self._check_stage("combine_rows", DISPATCHED)
         if weights is not None:
             self._fill_returned(self._per_rank("weights", weights))
-        phase = self.combines if weights is None else self.weighed_combines
         self._run(PhaseOfRound(phase, 0), COMBINED, progress)
         return [self.output(rank) for rank in range(self.config.n_ranks)]
 
@@ -230,17 +230,16 @@ class NormalMode(ExpertGroup[NormalConfig]):
 
     def _places(self, phase: Phase, ahead: int) -> Args:
         call = 1 + self._word(self.layout.first(self.layout.tails)) // CALL_ROWS
-        rings = self.rings(weighed=phase is self.weighed_combines)
-        return {"call": call + ahead, "turn": self.next_dispatch() + ahead // 2, "r": rings}
+        return {"call": call + ahead, "turn": self.next_dispatch() + ahead // 2, "r": self.rings()}
 
-    def rings(self, weighed: bool = False) -> Rings:
-        """Return the places of the channels; ``weighed`` where weights come back."""
+    def rings(self) -> Rings:
+        """Return the places of the channels."""
         c, layout, first = self.config, self.layout, self.layout.first
         return Rings(
             fields=first(*layout.fields), fields_step=first(layout.fields[1]) - first(layout.fields[0]),
             tails=first(layout.tails), heads=first(layout.heads), rings=first(layout.rings),
             parts=first(layout.parts), slots=c.places, slot_bytes=c.slot_bytes, chunk=c.chunk,
-            route_bytes=c.route_bytes, back=c.route_bytes * weighed, **BufferPlaces.of(c)._asdict(),
+            route_bytes=c.route_bytes, **BufferPlaces.of(c)._asdict(),
         )  # fmt: skip
 
     # ---- what low-latency groups have and this one has not
