@@ -338,6 +338,15 @@ WRONG = {
     "num_ranks=None": ({"num_ranks": None}, "num_ranks is missing; it must be [] int64 or"),
     "num_ranks=3": ({"num_ranks": 3}, "num_experts=8, num_ranks=3: must have num_experts % num_ranks == 0"),
     "num_ranks=0": ({"num_ranks": 0}, "num_ranks=0: must have 1 <= num_ranks <= 4096"),
+    **{
+        f"{name}={value}": ({prefix + name: np.int64(value)}, f"{name}={value}: must have {must}")
+        for prefix, name, must, values in (
+            ("", "num_max_dispatch_tokens_per_rank", "1 <= num_max_dispatch_tokens_per_rank < 2147483648",
+             (-(1 << 63), -1, 0, 1 << 31)),
+            ("rank1/", "calls", "0 <= calls", (-1,)),
+        )
+        for value in values
+    },
     "a list": ({"num_ranks": [4]}, "num_ranks is [1] int64; it must be [] int64"),
     "a row short": ({"rank1/signals": np.zeros((2, 7), np.int32)},
                     "rank1: signals is [2, 7] int32; it must be [2, num_experts=8] int32"),

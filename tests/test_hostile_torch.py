@@ -47,8 +47,12 @@ def right_call(rng: random.Random, rank: int) -> tuple[dict[str, Any], dict[str,
         said["shape"] = dict(SHAPES[call])
     elif call not in ("clean", "agree"):
         said["handle"] = rng.randint(1, 6)
+    twice = call in ("dispatch", "dispatch_send") and rng.random() < 0.3
     have = {**tokens(rank), **weighted(tokens(rank)["x"], tokens(rank)["topk"])}
     have |= {"numbers": np.zeros(2, np.int64), "stats": np.zeros(1, np.int32)}
+    if twice:  # both choices of a token are the same expert
+        said["shape"] |= {"top_k": 2, "repeats": True}
+        have["topk"] = np.repeat(have["topk"], 2, axis=1)
     rows = [row.name for row in SERVED[call].rows if not row.optional or rng.random() < 0.5]
     return said, {name: have[name] for name in rows}
 

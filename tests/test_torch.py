@@ -90,7 +90,7 @@ def test_ranks_call_together(pair: list[Rank], hooked: bool) -> None:
 
 
 def test_normal_mode(pair: list[Rank]) -> None:
-    """A token goes once to each rank, with its weights there; what ranks return is added."""
+    """A token goes once to each rank, with its weights there; what ranks return is added, other weights too."""
     shape = {"hidden": 32, "top_k": 2, "tokens_max": 2, "local_experts": 1}
 
     def rows(rank: Rank) -> bool:
@@ -99,8 +99,16 @@ def test_normal_mode(pair: list[Rank]) -> None:
         said, got = rank.call("dispatch_rows", {"x": x, "topk": topk, "weights": weights}, shape=shape)
         assert len(got["x"]) == 3
         assert got["weights"].sum() == 2 * (1 + rank.rank) + 3
-        out = rank.call("combine_rows", {"y": got["x"].copy()}, handle=said["handle"])[1]["out"]
-        return np.array_equal(out.astype(np.float32), x.astype(np.float32) * [[2], [1]])
+        back = {"y": got["x"].copy(), "weights": np.full((3, 2), 0.1 + rank.rank, np.float32)}
+        for weighed in (True, False):
+            got = rank.call("combine_rows", back, handle=said["handle"])[1]
+            assert np.array_equal(got["out"].astype(np.float32), x.astype(np.float32) * [[2], [1]])
+            assert ("weights" in got) == weighed
+            if weighed:
+                given = np.float32(0.1), np.float32(1.1)
+                assert np.array_equal(got["weights"], np.array([[sum(given)] * 2, [given[rank.rank]] * 2], np.float32))
+                del back["weights"]
+        return True
 
     assert together(pair, rows) == [True, True]
 
@@ -235,12 +243,48 @@ def test_fused_calls(quantized: bool) -> None:
         assert differ(each["out"], want.combined_for(rank, weights[rank], fetched)) == 0
 
 
+@settings(max_examples=10)
+@given(st.integers(0, 999), st.booleans(), st.booleans())
+def test_an_expert_twice(three: ServedGroup, seed: int, hooked: bool, quantized: bool) -> None:
+    """Where tokens name an expert twice, each is a row of its own, and sums are the oracle's; else the pod is the
+    usual one."""
+    rng, phase = np.random.default_rng(seed), "_send" if hooked else ""
+    shape = {"hidden": 64, "top_k": 3, "tokens_max": 3, "local_experts": 1, "quantized": quantized, "quantizer": "cann"}
+    tokens = [rng.normal(size=(n, 64)).astype(ml_dtypes.bfloat16) for n in rng.integers(0, 4, 3)]
+    topk = [rng.integers(-1, 3, (len(x), 3)).astype(np.int32) for x in tokens]
+    said = {"shape": {**shape, "repeats": True}}
+    sent = [(said, {"x": x, "topk": each}) for x, each in zip(tokens, topk, strict=True)]
+    got = three.serve(f"dispatch{phase}", sent)
+    handle = {"handle": got[0][0]["handle"]}
+    got = three.serve("dispatch_recv", [(handle, {})] * 3) if hooked else got
+    want = oracle.dispatch(tokens, topk, 3, 1, quantized, quantizer="cann")
+    for rank, (_, each) in enumerate(got):
+        names = ("x", "source", "token", "choice", "counts")
+        assert all(differ(each[name], getattr(want.received_by(rank), name)) == 0 for name in names)
+    outputs = [rng.normal(size=(len(each["x"]), 64)).astype(ml_dtypes.bfloat16) for _, each in got]
+    weights = [rng.random(each.shape, np.float32) for each in topk]
+    back = [
+        (handle, {"y": y, "topk": each, "weights": table})
+        for y, each, table in zip(outputs, topk, weights, strict=True)
+    ]  # fmt: skip
+    out = three.serve(f"combine{phase}", back)
+    out = three.serve("combine_recv", [(handle, {})] * 3) if hooked else out
+
+    def fetched(experts: Any, rows: Any) -> Any:
+        return np.stack([outputs[expert][row] for expert, row in zip(experts, rows, strict=True)])
+
+    for rank in range(3):
+        assert differ(out[rank][1][f"out{rank}"], want.combined_for(rank, weights[rank], fetched)) == 0
+    twice = any(len({*row} - {-1}) < sum(slot >= 0 for slot in row) for each in topk for row in each.tolist())
+    assert three.dispatches[handle["handle"]].session.group.config.repeats == twice  # type: ignore[union-attr]
+
+
 # ---- ranks that are left out
 
 
 @pytest.fixture(scope="module")
 def three() -> ServedGroup:
-    """Three ranks with two experts each."""
+    """Three ranks."""
     return ServedGroup(Settings(cores=1), 3)
 
 
@@ -506,6 +550,16 @@ def test_a_script_with_mistakes(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["rank 0 passed", "rank 1 passed"]
     assert done.stderr.splitlines()[-1].endswith("0 violations, 0 unreceived")
+
+
+@needs_torch
+@pytest.mark.slow
+def test_a_face_before_pytorch(tmp_path: Path) -> None:
+    """A face that needs no PyTorch may be imported first, though PyTorch imports another one while it is loaded."""
+    (tmp_path / "script.py").write_text("import nvshmem.core\nimport torch\nprint(nvshmem.core.Nothing)")
+    done = run_script("--device", "cuda", "script.py", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "nvshmem.core.Nothing: xccl_emu.doors.torch does not have it; it has" in done.stderr
 
 
 @needs_torch

@@ -5,13 +5,17 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.torch_server_support import NORMAL, SHAPE, Here, served, together, tokens, weighted
 from xccl_emu.base.errors import ConfigError, UnfinishedError, XcclEmuError
 from xccl_emu.doors.torch import server as server_module
 from xccl_emu.doors.torch.client import Rank
+from xccl_emu.doors.torch.faces import assertions
 from xccl_emu.doors.torch.gate import Form, Row
 from xccl_emu.doors.torch.pods import ServedGroup, Settings
 
@@ -60,11 +64,16 @@ def third(rank: Rank) -> Any:
     return rank.call("combine", back, handle=said["handle"])
 
 
-def normal(change: Callable[[Any], Any]) -> Callable[[Rank], Any]:
+def normal(change: Callable[[Any], Any], *weights: Any) -> Callable[[Rank], Any]:
+    """Dispatch rows, then combine with rows that are changed, and with weights of each rank that are not None."""
+
     def call(rank: Rank) -> Any:
         sent = tokens(rank.rank) | {"weights": np.ones((2, 1), np.float32)}
         said, got = rank.call("dispatch_rows", sent, shape=NORMAL)
-        return rank.call("combine_rows", {"y": change(got["x"]).copy()}, handle=said["handle"])
+        back = {"y": change(got["x"]).copy()}
+        if weights and weights[rank.rank] is not None:
+            back["weights"] = weights[rank.rank]
+        return rank.call("combine_rows", back, handle=said["handle"])
 
     return call
 
@@ -78,6 +87,14 @@ MISTAKES = {
     "fewer weights": (combining(weights=lambda w: w[:1]), "weights is [1, 1] float32"),
     "half the hidden size in normal mode": (normal(lambda y: y[:, :16]), "combine_rows of rank 0: y is [2, 16]"),
     "one row in normal mode": (normal(lambda y: y[:1]), "combine_rows of rank 0: y is [1, 32]"),
+    "weights of one row in normal mode": (
+        normal(lambda y: y, *[np.ones((1, 1), np.float32)] * 2),
+        "combine_rows of rank 0: weights is [1, 1] float32; it must be [rows=2, top_k=1] float32",
+    ),
+    "weights in FP64 in normal mode": (normal(lambda y: y, *[np.ones((2, 1))] * 2), "weights is [2, 1] float64"),
+    "weights of one rank in normal mode": (
+        normal(lambda y: y, np.ones((2, 1), np.float32), None), "weights: must come from all 2 ranks, or none"
+    ),
     "statistics of another length": (
         lambda rank: rank.call("dispatch", tokens(rank.rank) | {"stats": np.zeros(2, np.int32)}, shape=SHAPE),
         "dispatch of rank 0: stats is [2] int32; it must be [local_experts=1] int32",
@@ -226,3 +243,34 @@ def test_the_gate_itself() -> None:
         assert said in str(error.value)
 
 
+
+
+FORMS = {name: form for name, form in vars(assertions).items() if isinstance(form, Form)}
+SIZES: dict[str, Any] = {
+    "tokens": 4, "hidden": 512, "top_k": 2, "rows": 8, "scales": 4, "ranks": 2, "num_experts": 4, "local_experts": 2,
+    "num_max_dispatch_tokens_per_rank": 4, "num_rdma_bytes": 1 << 20, "size_hint": lambda *_: 0, "element_size": 1,
+    "low_latency_mode": True, "use_fp8": True, "use_ue8m0": True, "round_scale": True, "async_finish": False,
+    "return_recv_hook": False, "most_of_an_expert": 4, "cached": False, "has_scales": True, "last_active": 1,
+    "first_off": 2, **{f"has_{row.name}": True for row in assertions.DISPATCH.rows},
+}  # fmt: skip
+"""Sizes with which every form of a face is met."""
+
+
+@pytest.mark.parametrize("name", FORMS)
+@given(data=st.data())
+def test_every_row_of_a_face(name: str, data: st.DataObject) -> None:
+    """Arrays as their rows have them pass, and one of another type, shape or layout is named, as is a missing one."""
+    form = FORMS[name]
+    arrays = {}
+    for row in form.rows:
+        dtype = data.draw(st.sampled_from(row.dtypes.replace("*", "float32").split()))
+        arrays[row.name] = np.zeros([SIZES[size] for size in row.shape], getattr(ml_dtypes, dtype, dtype))
+    form.check(name, arrays, SIZES)
+    row = data.draw(st.sampled_from(form.rows))
+    array = arrays[row.name]
+    wrong = [array[..., None], array[..., :-1].copy(), array.tolist()]
+    wrong += [] if row.dtypes == "*" else [array.astype(np.complex64)]
+    wrong += [] if row.gaps else [np.repeat(array, 2, axis=-1)[..., ::2]]
+    wrong += [] if row.optional else [None]
+    with pytest.raises(ConfigError, match=f"{name}: {row.name} is "):
+        form.check(name, {**arrays, row.name: data.draw(st.sampled_from(wrong))}, SIZES)

@@ -1,6 +1,7 @@
 """A script in the style of Ascend's users: tokens to experts and back by `npu_moe_distribute_*`, in both versions."""
 
 import os
+from typing import Any
 
 import pytest
 import torch
@@ -41,12 +42,37 @@ def work(rank: int) -> None:
             recv[:n] = rows.to(torch.bfloat16)
             out = combine(recv, expert_ids, assist, counts, weights, **own)
             assert torch.allclose(out.float(), x.float() * weights.sum(1, keepdim=True), atol=0.1, rtol=0.02)
+    check_masked(own, x, expert_ids, weights)
     for wrong in ({"scales": x}, {"shared_expert_rank_num": 1}, {"tp_world_size": 2}, {"quant_mode": 1}):
         with pytest.raises(ConfigError, match=next(iter(wrong))):
             torch_npu.npu_moe_distribute_dispatch_v2(x, expert_ids, **own, **wrong)
     print(f"rank {rank} passed", flush=True)
     dist.barrier()
     dist.destroy_process_group()
+
+
+def check_masked(own: dict[str, Any], x: torch.Tensor, expert_ids: torch.Tensor, weights: torch.Tensor) -> None:
+    """Tokens that are off go nowhere, whatever their choices are, and what comes back for them is poison."""
+    mask = torch.arange(TOKENS) <= own["ep_rank_id"]  # one token of rank 0, two of rank 1
+    ids = expert_ids.masked_fill(~mask[:, None], 1 << 20)
+    recv, _, assist, numbers, counts, *_ = torch_npu.npu_moe_distribute_dispatch_v2(x, ids, **own, x_active_mask=mask)
+    everywhere = numbers.sum()
+    dist.all_reduce(everywhere)
+    assert everywhere == TOPK * (1 + 2)
+    out = torch_npu.npu_moe_distribute_combine_v2(recv, ids, assist, counts, weights, **own, x_active_mask=mask)
+    assert torch.allclose(out[mask].float(), (x.float() * weights.sum(1, keepdim=True))[mask], atol=0.1, rtol=0.02)
+    assert out[~mask].isnan().all()
+    for wrong, said in (
+        (mask.int(), r"x_active_mask is \[4\] int32; it must be \[tokens=4\] bool"),
+        (mask.tolist(), r"x_active_mask is list"),
+        (mask[:2], r"x_active_mask is \[2\] bool"),
+        (mask[:, None].expand(-1, TOPK), r"x_active_mask is \[4, 3\] bool"),
+        (~mask, r"last_active=3, first_off=0: must have last_active < first_off"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            torch_npu.npu_moe_distribute_dispatch_v2(x, ids, **own, x_active_mask=wrong)
+        with pytest.raises(ConfigError, match=said):
+            torch_npu.npu_moe_distribute_combine_v2(recv, ids, assist, counts, weights, **own, x_active_mask=wrong)
 
 
 if __name__ == "__main__":

@@ -108,6 +108,10 @@ MISTAKES: dict[str, tuple[Callable[[Batch], Any], str]] = {
     "two ways to wait": (lambda b: b.dispatch(async_finish=True, return_recv_hook=True), "must have not .async_finish"),
     "three experts": (lambda b: b.dispatch(num_experts=3), "num_experts=3, ranks=2: must have num_experts % ranks"),
     "too many tokens": (of("num_max_dispatch_tokens_per_rank", lambda _: 2), "tokens=4, num_max.*=2: must have tokens"),
+    "an expert 5 times": (
+        lambda b: b.dispatch(topk_idx=torch.tensor([[0, 0]] * 2 + [[0, -1]] + [[1, -1]])),
+        "most_of_an_expert=5, num_max.*=4: must have most_of_an_expert",
+    ),
     "statistics": (lambda b: b.dispatch(**stats(3)), r"stats is \[3\] int32; it must be \[local_experts=2\]"),
     "statistics of rank 1": (lambda b: b.dispatch(**stats(2 + b.rank)), r"stats is \[3\] int32"),
     "expert 4": (of("topk_idx", lambda b: b.idx + 3), "must be -1 or a slot below 4"),
@@ -143,6 +147,19 @@ def check_stale(buffer: Any) -> None:
                 assert torch.equal(combined, batch.x)
 
 
+def check_repeats(buffer: Any) -> None:
+    """A token that names an expert twice is two rows there, and its sum has both weights, in both modes."""
+    batch = Batch(buffer)
+    batch.idx[0], batch.idx[1] = batch.rank, 2
+    recv, count, handle, *_ = batch.dispatch()
+    assert int(count.sum()) == len(handle[0][handle[0] >= 0])
+    assert torch.equal(batch.combine(recv, handle)[0], batch.x)
+    rows, handle = batch.rows()
+    _, _, per_expert, in_rank, _ = buffer.get_dispatch_layout(batch.idx, EXPERTS)
+    assert per_expert.sum() == TOKENS * TOPK
+    assert torch.equal(buffer.combine(rows, handle)[0], batch.x * in_rank.sum(1, keepdim=True))
+
+
 def check_counts(buffer: Any) -> None:
     """Statistics go on from call to call; a handle is one though its tensors are copied."""
     batch, counts = Batch(buffer), torch.zeros(EXPERTS // RANKS, dtype=torch.int32)
@@ -163,13 +180,16 @@ def work(rank: int) -> None:
         with pytest.raises(ConfigError, match=said):
             make(Batch(buffer))
         assert torch.equal(Batch(buffer).back()[0], Batch(buffer).x), name
-    for mode, must in (((1 << 20, BYTES), "low_latency_mode=False"), ((0, 0, True), "num_rdma_bytes=0")):
+    with pytest.raises(ConfigError, match=f"num_rdma_bytes={BYTES}: must be 0 without low_latency_mode"):
+        deep_ep.Buffer(group, 1 << 20, BYTES)
+    for mode, must in (((1 << 20, 0), "low_latency_mode=False"), ((0, 0, True), "num_rdma_bytes=0")):
         other = deep_ep.Buffer(group, *mode)
         with pytest.raises(ConfigError, match=must):
             Batch(other).dispatch()
         other.destroy()
     check_stale(buffer)
     check_counts(buffer)
+    check_repeats(buffer)
     buffer.destroy()
     os.write(1, f"rank {rank} passed\n".encode())
     dist.barrier()

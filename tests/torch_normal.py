@@ -1,4 +1,7 @@
-"""A script in the style of DeepEP's users: normal mode, with choices and without, from a handle, in BF16 and FP8."""
+"""A script in the style of DeepEP's users: normal mode, with choices and without, from a handle, in BF16 and FP8.
+
+Weights that combine is given are not those that came.
+"""
 
 import deep_ep
 import torch
@@ -29,9 +32,11 @@ def work(rank: int) -> None:
             rows, again, whole = (per_token_cast_back(*r) if isinstance(r, tuple) else r for r in (recv, again, whole))
             assert torch.equal(rows, again)
             assert torch.equal(rows, whole[: len(rows)])
-            out, out_weights, _ = buffer.combine(rows, handle, topk_weights=recv_weights)
+            given = recv_weights if recv_weights is None else recv_weights + rank + 1
+            out, out_weights, _ = buffer.combine(rows, handle, topk_weights=given)
+            sums = weights + (in_rank * torch.arange(1, size + 1)).sum(1, keepdim=True)
             assert calc_diff(out, x * in_rank.sum(1, keepdim=True)) < (1e-3 if isinstance(recv, tuple) else 5e-6)
-            assert not chosen or (recv_idx.max() == EXPERTS // RANKS - 1 and torch.equal(out_weights, weights))
+            assert not chosen or (recv_idx.max() == EXPERTS // RANKS - 1 and torch.allclose(out_weights, sums))
     print(f"rank {rank} passed", flush=True)
     dist.barrier()
     dist.destroy_process_group()

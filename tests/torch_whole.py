@@ -55,6 +55,10 @@ def check_device() -> None:
     with here.device(1), here.stream(here.Stream()):
         assert here.current_device() == 1
     assert here.current_device() == 0
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("CUDA_VISIBLE_DEVICES" if DEVICE == "cuda" else "ASCEND_RT_VISIBLE_DEVICES", "4,5,7")
+        assert here.device_count() == 3
+    assert here.device_count() == 1 << 10
     assert here.get_device_properties(0).total_memory >= here.mem_get_info()[0] > 0
     assert (here.memory_allocated(), here.max_memory_reserved()) == (0, 0)
     here.Stream(priority=-1).wait_event(here.current_stream().record_event())
@@ -92,6 +96,8 @@ def check_faces() -> None:
         _ = deep_ep.Nothing
     with pytest.raises(ModuleNotFoundError, match=r"deep_ep.nothing: xccl_emu.doors.torch does not have it"):
         importlib.import_module("deep_ep.nothing")
+    with pytest.raises(ModuleNotFoundError, match=r"uccl: xccl_emu.doors.torch does not have it: its runtime takes"):
+        importlib.import_module("uccl.ep")
     with pytest.raises(ImportError, match=r"cannot import name 'align' .*faces"):
         exec("from deep_ep import align")
 

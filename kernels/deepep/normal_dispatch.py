@@ -90,11 +90,13 @@ def tell_taken(i, n, head, call, r: Rings):
         yield xl.store(head, call * CALL_ROWS + i + 1, step=7, sync="head")
 
 
-def load_row(source, at, nbytes, turn):
-    """A row into a half of the data buffer, when what was there has left."""
+def load_row(source, at, nbytes, turn, route=0, route_bytes=0):
+    """A row into a half of the data buffer, and its route after it, when what was there has left."""
     if turn >= 2:
         yield xl.wait_flag(xl.MTU_OUT, xl.MTU_IN, turn % 2, sync="row left")
     yield xl.mtu_in(source, at, nbytes, step=6)
+    if route_bytes > 0:
+        yield xl.mtu_in(route, at + nbytes, route_bytes, step=6)
     yield from hand_over(xl.MTU_IN, xl.MTU_OUT, turn % 2, "row in")
 
 

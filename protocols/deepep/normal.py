@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ConfigError
-from xccl_emu.kernels.deepep.normal_combine import normal_combine
+from xccl_emu.kernels.deepep.normal_combine import normal_combine, weighed_combine
 from xccl_emu.kernels.deepep.normal_dispatch import CALL_ROWS, normal_dispatch
 from xccl_emu.kernels.deepep.parameters import Rings
 from xccl_emu.kernels.experts.counts import FIELD_BYTES, INDEX_BYTES
@@ -44,6 +44,8 @@ class NormalConfig(DeepEpConfig):
     """Rows that the ring of a source and channel has room for."""
     chunk: int = 2
     """Rows that are announced, and whose places are given back, at once."""
+    weighed: bool = False
+    """Whether there is room for weights that come back with the rows."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,7 +79,12 @@ class NormalConfig(DeepEpConfig):
     @property
     def slot_bytes(self) -> int:
         """A place of a ring."""
-        return max(self.payload_bytes + self.route_bytes, self.row_bytes)
+        return max(self.payload_bytes + self.route_bytes, self.part_bytes)
+
+    @property
+    def part_bytes(self) -> int:
+        """Bytes that come back for a token from a rank."""
+        return self.row_bytes + self.weighed * self.route_bytes
 
 
 class BufferPlaces(NamedTuple):
@@ -111,7 +118,7 @@ class NormalLayout(GroupLayout[NormalConfig]):
         c = self.config
         blocks = c.n_ranks * c.channels
         self.rings = self.managed("ring", c.slot_bytes, blocks * c.places)
-        self.parts = self.managed("parts", c.row_bytes, c.tokens_max * c.n_ranks)
+        self.parts = self.managed("parts", c.part_bytes, c.tokens_max * c.n_ranks)
         self.fields = [self.meta(f"counts{i}", FIELD_BYTES, blocks) for i in range(2)]
         self.tails, self.heads = (self.meta(name, FIELD_BYTES, blocks) for name in ("tails", "heads"))
 
@@ -139,6 +146,7 @@ class NormalMode(ExpertGroup[NormalConfig]):
     combines = Phase(COMBINE, normal_combine)
     kind = NormalConfig
     lays_out = NormalLayout
+    weighed_combines = Phase(COMBINE, weighed_combine)
     layout: NormalLayout
 
     def steps(self, rounds: int) -> Iterator[PhaseOfRound]:
@@ -162,15 +170,23 @@ class NormalMode(ExpertGroup[NormalConfig]):
         self._run(PhaseOfRound(self.dispatches, 0), DISPATCHED, progress)
         return [self.arrived(rank) for rank in range(self.config.n_ranks)]
 
-    def combine_rows(self, progress: Progress | None = None) -> list[NDArray[Any]]:
+    def combine_rows(
+        self, weights: Sequence[NDArray[np.float32]] | None = None, progress: Progress | None = None
+    ) -> list[NDArray[Any]]:
         """Bring back the rows in `expert_output`, and add them up for each token of the last dispatch.
 
+        weights: for each rank [rows, top_k] float32 that are brought back and added up too, see `weights`.
+
         Returns for each rank [T, hidden] of the group's type: views, valid until the next combine.
-        Raises ConfigError, before anything moves, if nothing was dispatched.
+        Raises ConfigError, before anything moves, if nothing was dispatched, or for weights of another shape or type,
+        or where the group is not ``weighed``.
         """
-        self.check_ready(self.combines.kernel)
+        phase = self.combines if weights is None else self.weighed_combines
+        self.check_ready(phase.kernel)
         self._check_stage("combine_rows", DISPATCHED)
-        self._run(PhaseOfRound(self.combines, 0), COMBINED, progress)
+        if weights is not None:
+            self._fill_returned(self._per_rank("weights", weights))
+        self._run(PhaseOfRound(phase, 0), COMBINED, progress)
         return [self.output(rank) for rank in range(self.config.n_ranks)]
 
     def arrived(self, rank: int, number: int = 0) -> Arrived:
@@ -186,6 +202,23 @@ class NormalMode(ExpertGroup[NormalConfig]):
     def expert_output(self, rank: int, number: int = 0) -> NDArray[Any]:
         """[rows, hidden] view to write what a rank returns into, in the order of the rows that arrived."""
         return self._states(rank, number, "y")[: len(self.arrived(rank, number).x)]
+
+    def _fill_returned(self, weights: Sequence[NDArray[Any]]) -> None:
+        """Check what comes back with the rows, and put it there."""
+        places = [self.arrived(rank).weights for rank in range(self.config.n_ranks)]
+        if not self.config.weighed:
+            raise ConfigError("weighed", False, "must be True for weights in combine_rows")
+        for rank, (given, place) in enumerate(zip(weights, places, strict=True)):
+            if (given.shape, given.dtype) != (place.shape, place.dtype):
+                has = f"{list(given.shape)} {given.dtype}"
+                raise ConfigError(f"weights of rank {rank}", has, f"must be {list(place.shape)} float32")
+        for given, place in zip(weights, places, strict=True):
+            place[:] = given
+
+    def weights(self, rank: int) -> NDArray[np.float32]:
+        """[T, top_k] view of the sums of weights that the last combine brought back, or what dispatch was given."""
+        columns = self.pod.view(self._of(rank)["weights"], np.float32, (-1, INDEX_BYTES // 4))
+        return columns[: self.n_tokens(rank), : self.config.top_k]
 
     def next_dispatch(self) -> int:
         """Number of the next dispatch."""

@@ -43,7 +43,8 @@ class Round:
         slots = c.n_ranks * c.local_experts
         topk = [np.full((n, c.top_k), -1, np.int32) for n in self.lengths]
         for row in (row for table in topk for row in table):
-            row[:] = np.where(rng.random(c.top_k) < 0.3, -1, rng.permutation(slots)[: c.top_k])
+            chosen = rng.integers(0, slots, c.top_k) if c.repeats else rng.permutation(slots)[: c.top_k]
+            row[:] = np.where(rng.random(c.top_k) < 0.3, -1, chosen)
         return tokens, topk, [rng.standard_normal((n, c.top_k)).astype(np.float32) for n in self.lengths]
 
     def _rows(self, rng: np.random.Generator, n: int, opaque_bytes: int = 0) -> NDArray[Any]:
@@ -62,10 +63,14 @@ class Round:
                 assert_same_bits(f"{name} of rank {rank}", getattr(got, name), getattr(rows, name))
             np.testing.assert_array_equal(got.counts.sum(axis=1), np.bincount(rows.source, minlength=c.n_ranks))
             group.expert_output(rank)[:] = returned[rank]
-        for _ in range(2):
-            for rank, out in enumerate(group.combine_rows()):
+        others = [rng.standard_normal(rows.weights.shape).astype(np.float32) for rows in want]
+        for back in (others, None) if c.weighed else (None, None):
+            for rank, out in enumerate(group.combine_rows(back)):
                 sums = oracle.sums_of(want, returned, rank, self.lengths[rank])
                 assert_same_bits(f"output of rank {rank}", out, sums)
+                if back is not None:
+                    sums = oracle.sums_of(want, back, rank, self.lengths[rank])
+                    assert_same_bits(f"weights of rank {rank}", group.weights(rank), sums)
 
 
 def group_of(config: NormalConfig, **options: Any) -> NormalMode:
@@ -94,6 +99,8 @@ def test_rounds_give_what_the_oracle_gives(data: st.DataObject) -> None:
         places=places,
         chunk=data.draw(st.integers(1, places)),
         opaque_bytes=32 * data.draw(st.integers(0, 5)),
+        weighed=data.draw(st.booleans()),
+        repeats=data.draw(st.booleans()),
     )
     options = {"order": data.draw(st.sampled_from(ORDERS)), "policy": data.draw(st.sampled_from(POLICIES))}
     group, seed = group_of(config, seed=data.draw(st.integers(0, 1 << 20)), **options), data.draw(st.integers(0, 99))
@@ -105,13 +112,14 @@ def test_rounds_give_what_the_oracle_gives(data: st.DataObject) -> None:
 @pytest.mark.nojit
 def test_a_round_without_the_jit() -> None:
     """The same kernels in plain Python."""
-    config = replace(SMALL, n_ranks=2, cores=2, hidden=32, top_k=2)
+    config = replace(SMALL, n_ranks=2, cores=2, hidden=32, top_k=2, weighed=True)
     Round(config, (3, 2), 1).check(group_of(config, order="relaxed", policy="random"))
 
 
-def test_rounds_under_watch(tmp_path: Path) -> None:
-    """Poisoned, judged alone and together with the calls before: nothing goes wrong."""
-    config = replace(SMALL, n_ranks=2, cores=2)
+@pytest.mark.parametrize("weighed", [False, True])
+def test_rounds_under_watch(tmp_path: Path, weighed: bool) -> None:
+    """Poisoned, judged alone and together with the calls before: nothing goes wrong, weights that come back or not."""
+    config = replace(SMALL, n_ranks=2, cores=2, weighed=weighed)
     group = group_of(config, order="relaxed", policy=Watched(schedules=3, together=2, witnesses=tmp_path))
     for seed in range(2):
         Round(config, (3, 5), seed).check(group)
@@ -154,6 +162,13 @@ def test_calls_of_other_modes_are_refused() -> None:
     group.dispatch_rows(tokens, topk, weights)
     refused(group.pod, partial(group.combine, weights), "call combine_rows")
     refused(group.pod, group.run_dummy, "run_dummy: rows of normal mode")
+    refused(group.pod, partial(group.combine_rows, weights), "weighed=False: must be True for weights")
+    group = group_of(replace(SMALL, weighed=True))
+    rows = [each.weights.copy() for each in group.dispatch_rows(tokens, topk, weights)]
+    short = r"weights of rank 2=.\[1, 3\] float32.: must be \[2, 3\]"
+    refused(group.pod, partial(group.combine_rows, [*rows[1:], rows[0][:1]]), short)
+    rows[1] = rows[1].astype(float)
+    refused(group.pod, partial(group.combine_rows, rows), r"weights of rank 1=.\[\d, 3\] float64")
     with pytest.raises(ConfigError, match="topk: must be"):
         layout_of(np.full((1, 1), 6), 3, 2)
 
@@ -168,7 +183,7 @@ NEEDED = sorted(
 def test_each_synchronization_is_found_in_equal_calls(name: str, tmp_path: Path) -> None:
     """Whichever is switched off, three equal rounds raise, or give wrong bits, for one of 20 seeds; what orders a call
     and the next when they are judged together."""
-    config = replace(SMALL, n_ranks=2, cores=2, places=1, top_k=2, tokens_max=6)
+    config = replace(SMALL, n_ranks=2, cores=2, places=1, top_k=2, tokens_max=6, weighed=True)
     for seed in range(20):
         watched = Watched(seed=seed, schedules=6, witnesses=tmp_path, together=1 + (name == "ring empty"))
         group = group_of(config, order="relaxed", policy=watched, without=[name])

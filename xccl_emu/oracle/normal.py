@@ -47,10 +47,10 @@ def rows_of(tokens: Arrays, topk: Arrays, weights: Arrays, rank: int, local_expe
 
 def sums_of(received: Sequence[NormalRows], returned: Arrays, source: int, n_tokens: int) -> NDArray[Any]:
     """[T, hidden] what a source has in the end: for each token the rows that ranks return, added in FP32 from +0 on, in
-    order of the ranks, and rounded once."""
+    order of the ranks, and rounded once; FP32, such as weights, is not."""
     acc = np.zeros((n_tokens, returned[0].shape[1]), np.float32)
     for rows, back in zip(received, returned, strict=True):
         for i in np.flatnonzero(rows.source == source):
             with np.errstate(over="ignore", invalid="ignore"):
                 acc[rows.token[i]] += back[i].astype(np.float32)
-    return round_to(acc, returned[0].dtype)
+    return acc if returned[0].dtype == np.float32 else round_to(acc, returned[0].dtype)

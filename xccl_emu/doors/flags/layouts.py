@@ -58,13 +58,19 @@ LAYOUTS = {
                 Row("num_ranks", (), _WHOLE, gaps=True), Row("num_experts", (), _WHOLE, gaps=True),
                 Row("num_max_dispatch_tokens_per_rank", (), _WHOLE, optional=True, gaps=True),
             ),
-            ("1 <= num_ranks <= 4096", "1 <= num_experts <= 65536", "num_experts % num_ranks == 0"),
+            (
+                "1 <= num_ranks <= 4096", "1 <= num_experts <= 65536", "num_experts % num_ranks == 0",
+                "1 <= num_max_dispatch_tokens_per_rank < 2147483648",
+            ),
         ),
-        Form((
-            Row("signals", (str(BUFFERS), "num_experts"), "int32", gaps=True),
-            Row("calls", (), _WHOLE, optional=True, gaps=True),
-            Row("mask", ("num_ranks",), "int32", optional=True, gaps=True),
-        )),
+        Form(
+            (
+                Row("signals", (str(BUFFERS), "num_experts"), "int32", gaps=True),
+                Row("calls", (), _WHOLE, optional=True, gaps=True),
+                Row("mask", ("num_ranks",), "int32", optional=True, gaps=True),
+            ),
+            ("0 <= calls",),
+        ),
         (
             Signal("dispatch", "count", ("expert", "source"), -(1 << 31), -1, at_source=False),
             Signal("combine", "flag", ("source", "expert"), 1, 1, at_source=True),
@@ -107,7 +113,7 @@ def read(paths: Sequence[Path], layout: Layout) -> Dump:
         for name in [name for name in arrays if _OF_RANK.fullmatch(name)]:
             rank, own = _OF_RANK.fullmatch(name).groups()  # type: ignore[union-attr]
             parts.setdefault(int(rank), {})[own] = arrays.pop(name)
-        numbers = {name: int(each) for name, each in arrays.items() if each.shape == () and each.dtype.kind in "iu"}
+        numbers = _numbers(arrays)
         layout.common.check(str(path), arrays, numbers)
         other = [name for name in {**dump.common, **numbers} if dump.common.get(name) != numbers.get(name)]
         if dump.common and other:
@@ -120,12 +126,17 @@ def read(paths: Sequence[Path], layout: Layout) -> Dump:
                 raise ConfigError(f"{path}: rank{number}: must be a rank of num_ranks={dump.n_ranks}, from 0 on")
             if number in dump.ranks:
                 raise ConfigError(f"{path}: rank{number}: must be in one of the files only")
-            layout.of_rank.check(f"{path}: rank{number}", own, numbers)
+            layout.of_rank.check(f"{path}: rank{number}", own, numbers | _numbers(own))
             dump.ranks[number] = own
     if not dump.ranks:
         names = f"rank0/{layout.of_rank.rows[0].name}"
         raise ConfigError(f"{paths[0]}: has no rank; its arrays must have names such as {names}")
     return dump
+
+
+def _numbers(arrays: Mapping[str, NDArray[Any]]) -> dict[str, int]:
+    """Return the arrays that are one whole number."""
+    return {name: int(each) for name, each in arrays.items() if each.shape == () and each.dtype.kind in "iu"}
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:

@@ -31,6 +31,7 @@ class Form:
 
     rows: tuple[Row, ...]
     musts: tuple[str, ...] = ()
+    """One that names an optional array which is not given says nothing."""
 
     def check(self, call: str, arrays: Mapping[str, Any], sizes: Mapping[str, Any]) -> dict[str, Any]:
         """Return ``sizes`` with those that the arrays say; ConfigError, by names of call and array, for anything else.
@@ -47,9 +48,11 @@ class Form:
         strange = arrays.keys() - {row.name for row in self.rows}
         if strange:
             raise ConfigError(f"{call}: {min(strange)}: there is no such array; there are {self.names()}")
+        missing = {row.name for row in self.rows} - {name for name, array in arrays.items() if array is not None}
         for must in self.musts:
-            if not eval(must, {}, known):  # a constant of these tables
-                names = dict.fromkeys(name for name in re.findall(r"[a-z_0-9]+", must) if name in known)
+            said = dict.fromkeys(re.findall(r"[a-z_0-9]+", must))
+            if not missing & said.keys() and not eval(must, {}, known):  # a constant of these tables
+                names = [name for name in said if name in known]
                 here = ", ".join(f"{name}={known[name]}" for name in names if not callable(known[name]))
                 raise ConfigError(f"{call}: {here}: must have {must}")
         return known
@@ -100,11 +103,12 @@ _X = Row("x", ("tokens", "columns"), "token_dtype", gaps=True)
 _Y = Row("y", ("rows", "hidden"), "row_dtype", gaps=True)
 _TOPK = Row("topk", ("tokens", "top_k"), "int32", gaps=True)
 _WEIGHTS = Row("weights", ("tokens", "top_k"), "float32", gaps=True)
+_ROW_WEIGHTS = Row("weights", ("rows", "top_k"), "float32", optional=True, gaps=True)
 _STATS = Row("stats", ("local_experts",), "int32", optional=True, gaps=True)
 SERVED = {
     "dispatch": Form((_X, _TOPK, _STATS)), "dispatch_send": Form((_X, _TOPK)), "dispatch_recv": Form((_STATS,)),
     "combine": Form((_Y, _TOPK, _WEIGHTS)), "combine_send": Form((_Y, _TOPK, _WEIGHTS)), "combine_recv": Form(()),
-    "dispatch_rows": Form((_X, _TOPK, _WEIGHTS)), "combine_rows": Form((_Y,)),
+    "dispatch_rows": Form((_X, _TOPK, _WEIGHTS)), "combine_rows": Form((_Y, _ROW_WEIGHTS)),
     "dispatch_fused": Form((_X, _TOPK)), "combine_fused": Form((_Y, _TOPK, _WEIGHTS)), "clean": Form(()),
     "agree": Form((Row("numbers", ("n",), "int64"),)),
 }  # fmt: skip

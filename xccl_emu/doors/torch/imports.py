@@ -22,6 +22,10 @@ _FACES = {
     },
 }  # fmt: skip
 """By device: a name that scripts import, and the module of `faces` that it means."""
+_REFUSED = {
+    "uccl": "its runtime takes addresses of device memory, and threads that send; its package deep_ep is like DeepEP's",
+}
+"""What scripts import and is not here, with the reason."""
 
 
 class _Face(importlib.abc.Loader):
@@ -35,11 +39,16 @@ class _Face(importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         face = importlib.import_module(f"xccl_emu.doors.torch.faces.{self._face}")
-        names = importlib.import_module("xccl_emu.doors.torch.names")
         vars(module).update({name: value for name, value in vars(face).items() if not name.startswith("__")})
         module.__file__ = face.__file__  # which an import of a name that is not there is answered with
         own = getattr(face, "__all__", [name for name in vars(face) if not name.startswith("_")])
-        module.__dict__["__getattr__"] = names.missing(module.__name__, lambda: sorted(own))
+
+        def missing(name: str) -> None:
+            """Refuse a name; what does so imports PyTorch, which may be importing this module."""
+            names = importlib.import_module("xccl_emu.doors.torch.names")
+            names.missing(module.__name__, lambda: sorted(own))(name)
+
+        module.__dict__["__getattr__"] = missing
 
 
 class _Patched(importlib.abc.Loader):
@@ -65,6 +74,9 @@ class _FaceFinder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname in self._faces:
             return importlib.machinery.ModuleSpec(fullname, _Face(self._faces[fullname]), is_package=True)
+        if fullname in _REFUSED:
+            text = f"{fullname}: xccl_emu.doors.torch does not have it: {_REFUSED[fullname]}"
+            raise ModuleNotFoundError(text, name=fullname)
         parent = fullname.rpartition(".")[0]
         if parent in self._faces:
             has = ", ".join(name for name in self._faces if name.startswith(parent))

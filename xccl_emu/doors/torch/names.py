@@ -105,6 +105,12 @@ def _memory(*_: Any) -> tuple[int, int]:
     return page * os.sysconf("SC_AVPHYS_PAGES"), page * os.sysconf("SC_PHYS_PAGES")
 
 
+def _device_count(device: str) -> int:
+    """Return how many devices are visible, as the environment says it to the real ones; many if it says nothing."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES" if device == "cuda" else "ASCEND_RT_VISIBLE_DEVICES")
+    return len(visible.split(",")) if visible else 1 << 10
+
+
 def _properties(*_: Any) -> SimpleNamespace:
     return SimpleNamespace(
         name=DEVICE_NAME, major=9, minor=0, total_memory=_memory()[1], multi_processor_count=132, cube_core_num=24,
@@ -119,7 +125,7 @@ _NOTHING = (
 )  # fmt: skip
 """Functions that do nothing."""
 _GIVES: dict[str, Any] = {
-    "device_count": 1 << 10, "is_available": True, "is_initialized": False, "_is_in_bad_fork": False,
+    "is_available": True, "is_initialized": False, "_is_in_bad_fork": False,
     "get_device_name": DEVICE_NAME, "get_device_capability": (9, 0), "memory_allocated": 0, "max_memory_allocated": 0,
     "memory_reserved": 0, "max_memory_reserved": 0, "memory_stats": {}, "is_current_stream_capturing": False,
     "initial_seed": 0, "is_bf16_supported": True, "can_device_access_peer": True, "get_sync_debug_mode": 0,
@@ -165,7 +171,8 @@ def names_of(device: str) -> dict[str, Any]:
         **{name: _constant(name, value) for name, value in _GIVES.items()},
         **{name: refused(f"torch.{device}.{name}") for name in _REFUSED},
         "synchronize": _synchronize, "set_device": _set_device, "current_device": lambda: _here["device"],
-        "device": _device, "get_device_properties": _properties, "mem_get_info": _memory, "Event": Event,
+        "device_count": lambda: _device_count(device), "device": _device,
+        "get_device_properties": _properties, "mem_get_info": _memory, "Event": Event,
         "Stream": Stream, "stream": lambda stream: stream or Stream(), "current_stream": lambda *_: Stream(),
         "default_stream": lambda *_: Stream(), "default_generators": (torch.default_generator,) * 16,
         "get_rng_state": lambda *_: torch.get_rng_state(),

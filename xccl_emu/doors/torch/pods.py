@@ -285,7 +285,7 @@ class ServedGroup:
             group, handle = self._in_phases(made, session)
             received = group.dispatch_recv(handle, session.put_stats(asked))
         else:
-            session = self._session(said["shape"])
+            session = self._session(_resolved(said["shape"], asked))
             self._look(call, session, asked, absent)
             session.log_waits(said)
             asked = self._without(absent, call, asked)
@@ -346,7 +346,13 @@ class ServedGroup:
 
     def _combine_rows(self, call: str, _: str, asked: Each, absent: Collection[int]) -> list[tuple[Message, Arrays]]:
         number, session = self._returned(call, asked, NormalMode)
-        return self._answers(number, session, [{"out": out} for out in session.group.combine_rows()])
+        given = [arrays["weights"] for _, arrays in asked if "weights" in arrays]
+        if len(given) not in (0, self.size):
+            raise ConfigError(f"weights: must come from all {self.size} ranks, or none")
+        answers = [{"out": out} for out in session.group.combine_rows(given or None)]
+        for rank, answer in enumerate(answers if given else ()):
+            answer["weights"] = session.group.weights(rank)
+        return self._answers(number, session, answers)
 
     def _returned(self, call: str, asked: Each, kind: type[Any]) -> tuple[int, Session]:
         """Rows of experts in their place, where one result is held: its dispatch and its session."""
@@ -390,7 +396,10 @@ class ServedGroup:
 
     def _session(self, shape: Message, kind: type[EpConfig] = DeepEpConfig) -> Session:
         """The session of a shape; of others, those that were used longest ago are given back where memory is short."""
-        strange = shape.keys() - {each.name for each in fields(kind)} | shape.keys() & {"n_ranks", "cores", "first_die"}
+        own: dict[str, Any] = {"n_ranks": self.size, "cores": self.settings.cores}
+        if kind is NormalConfig:
+            own |= {"cores": own["cores"] + own["cores"] % 2, "weighed": True, "repeats": True}
+        strange = shape.keys() - {each.name for each in fields(kind)} | shape.keys() & {*own, "first_die"}
         if strange:
             raise ConfigError(f"shape: {min(strange)}: a shape has no such size")
         name = repr((kind.__name__, sorted(shape.items())))
@@ -399,9 +408,7 @@ class ServedGroup:
             return self.sessions[name]
         while self.settings.full() and self.sessions:
             self.give_back([next(iter(self.sessions))])
-        cores = self.settings.cores
-        cores += cores % 2 if kind is NormalConfig else 0
-        self.sessions[name] = self.settings.session(kind(n_ranks=self.size, cores=cores, **shape))
+        self.sessions[name] = self.settings.session(kind(**own, **shape))
         return self.sessions[name]
 
     # ---- handles
@@ -448,6 +455,15 @@ class ServedGroup:
             number = next(number for number, each in self.dispatches.items() if each is made)
             raise ConfigError("handle", number, "is of another mode than this combine")
         return session.group, made.handle
+
+
+def _resolved(shape: Message, asked: Each) -> Message:
+    """Return a shape that may have ``repeats`` with them only if a token names an expert twice: they take memory."""
+    if shape.get("repeats") is not True:
+        return shape
+    given = (arrays.get("topk", np.zeros(0)) for _, arrays in asked)
+    tables = (np.sort(topk) for topk in given if topk.ndim == 2 and topk.dtype.kind == "i")
+    return {**shape, "repeats": any(((t[:, 1:] == t[:, :-1]) & (t[:, 1:] >= 0)).any() for t in tables)}
 
 
 def _agree(call: str, _: str, asked: Each, absent: Collection[int]) -> list[tuple[Message, Arrays]]:

@@ -156,5 +156,5 @@ def time_normal(setting: Setting, layer: Layer) -> Timed:
     left = after(setting, dispatch)
     policy.start_us = on_cores(left, range(layer.cores), pod.spec.cores_per_die)
     with bare.stage(f"{layer.ranks} ranks, normal combine") as progress:
-        group.combine_rows(progress)
+        group.combine_rows(progress=progress)
     return Timed(dispatch, Taken.of(policy.timing, left), None, None)

@@ -78,12 +78,11 @@ class Buffer(GroupMember):
         whole[:n] = recv
         if scales is not None:
             all_scales[:n] = scales
-        late = async_finish or return_recv_hook
         brought = whole, all_scales, source, layout, count
-        due = Due(self._rank, call, *brought, hooked=return_recv_hook) if late else None
+        due = Due(self._rank, call, *brought, hooked=True) if return_recv_hook else None
         handle = source, layout, most, x.size(1), Numbered.of(num_experts, (number, n, rows)), count, None
         received = whole if scales is None else (whole, all_scales)
-        return received, count, handle, EventOverlap(due), due or nothing
+        return received, count, handle, EventOverlap(), due or nothing
 
     def low_latency_combine(
         self, x: torch.Tensor, topk_idx: torch.Tensor, topk_weights: torch.Tensor, handle: tuple[Any, ...],
@@ -101,9 +100,8 @@ class Buffer(GroupMember):
         if out is not None:
             out.copy_(result)
             result = out
-        late = async_finish or return_recv_hook
-        due = Due(self._rank, call, result, hooked=return_recv_hook) if late else None
-        return result, EventOverlap(due), due or nothing
+        due = Due(self._rank, call, result, hooked=True) if return_recv_hook else None
+        return result, EventOverlap(), due or nothing
 
     # ---- normal mode: what scripts see of it, by the kernels of the low-latency mode
 
@@ -117,7 +115,7 @@ class Buffer(GroupMember):
         self, x: Any, handle: Any = None, *_: Any, topk_idx: torch.Tensor | None = None,
         topk_weights: torch.Tensor | None = None, num_tokens_per_expert: torch.Tensor | None = None,
         quant_mode: str | None = None, dispatch_wait_recv_cost_stats: torch.Tensor | None = None,
-        num_tokens_per_rank: torch.Tensor | None = None, async_finish: bool = False, **__: Any,
+        num_tokens_per_rank: torch.Tensor | None = None, **__: Any,
     ) -> tuple[Any, ...]:  # fmt: skip
         """Send tokens to their experts, a row for each expert, as upstream's of this name."""
         with self._refusing("dispatch"):
@@ -139,20 +137,18 @@ class Buffer(GroupMember):
         sums = os.getenv("MOE_EXPERT_TOKEN_NUMS_TYPE", "1") == "0"
         numbers = (counts.cumsum(0) if sums else counts).tolist()
         own = (Numbered.of(number, recv.shape), *(None,) * 5, topk_idx, topk_weights)
-        event = EventOverlap(Due(self._rank, "dispatch", recv, scales) if async_finish else None)
-        return (recv if scales is None else (recv, scales)), None, None, numbers, own, event
+        return (recv if scales is None else (recv, scales)), None, None, numbers, own, EventOverlap()
 
     def combine(
         self, x: torch.Tensor, handle: tuple[Any, ...], topk_weights: torch.Tensor | None = None, *_: Any,
-        combine_send_cost_stats: torch.Tensor | None = None, async_finish: bool = False, **__: Any,
+        combine_send_cost_stats: torch.Tensor | None = None, **__: Any,
     ) -> tuple[Any, ...]:  # fmt: skip
         """Bring the experts' rows back and sum them by the weights of dispatch, as upstream's of this name."""
         with self._refusing("combine"):
             rows, hidden = dispatch_of(handle, 0)
             refuse(combine_send_cost_stats=(combine_send_cost_stats is not None, "a kernel has no clock"))
         self._gate("combine", assertions.NPU_COMBINE, {"x": x}, rows=rows, hidden=hidden)
-        out = self._combined("CamMoeCombineNormal", x, handle[6], handle[7], handle[0])
-        return out, None, EventOverlap(Due(self._rank, "combine", out) if async_finish else None)
+        return self._combined("CamMoeCombineNormal", x, handle[6], handle[7], handle[0]), None, EventOverlap()
 
     # ---- both
 

@@ -21,7 +21,7 @@ LOW_LATENCY_DISPATCH = Form(
     ),
     (
         *_LOW_LATENCY, "ranks * num_max_dispatch_tokens_per_rank % 4 == 0", "not use_fp8 or hidden % 512 == 0",
-        "not use_ue8m0 or round_scale",
+        "not use_ue8m0 or round_scale", "most_of_an_expert <= num_max_dispatch_tokens_per_rank",
     ),
 )  # fmt: skip
 LOW_LATENCY_COMBINE = Form(
@@ -80,5 +80,20 @@ NPU_DISPATCH = Form(
         _NPU_WEIGHTS._replace(gaps=False, optional=True),
     ),
     _NPU,
+)  # fmt: skip
+_OF_CHOICES = (
+    Row("expert_ids", ("tokens", "top_k"), "int32 int64", gaps=True),
+    Row("x_active_mask", ("tokens",), "bool", optional=True, gaps=True),
+)  # fmt: skip
+_OFF_LAST = ("last_active < first_off",)
+NPU_DISTRIBUTE_DISPATCH = Form(
+    (Row("x", ("tokens", "hidden"), "bfloat16 float16", gaps=True), *_OF_CHOICES), (*_OFF_LAST, *_NPU)
+)  # fmt: skip
+NPU_DISTRIBUTE_COMBINE = Form(
+    (
+        Row("expand_x", ("rows", "hidden"), "bfloat16 float16", gaps=True), *_OF_CHOICES,
+        Row("expert_scales", ("tokens", "top_k"), "float32", gaps=True),
+    ),
+    _OFF_LAST,
 )  # fmt: skip
 NPU_COMBINE = Form((Row("x", ("rows", "hidden"), "bfloat16"),))

@@ -81,6 +81,16 @@ def refuse(**given: tuple[Any, str]) -> None:
             raise ConfigError(name, value, why)
 
 
+@contextlib.contextmanager
+def refusing(rank: Rank) -> Iterator[None]:
+    """Have the others hear of a ConfigError within, since they wait for this rank in the call."""
+    try:
+        yield
+    except ConfigError as error:
+        rank.refuse(str(error))
+        raise
+
+
 class Due:
     """What a call has brought already, and what its hook or event makes seen: until then its tensors are poison."""
 
@@ -177,14 +187,9 @@ class GroupMember:
         """Leave the group."""
         self._rank.close()
 
-    @contextlib.contextmanager
-    def _refusing(self, call: str) -> Iterator[None]:
-        """Have the others hear of a ConfigError within, since they wait for this rank in the call."""
-        try:
-            yield
-        except ConfigError as error:
-            self._rank.refuse(str(error))
-            raise
+    def _refusing(self, call: str) -> contextlib.AbstractContextManager[None]:
+        """`refusing` of this rank."""
+        return refusing(self._rank)
 
     def _gate(self, call: str, form: Form, tensors: Mapping[str, Any], **sizes: Any) -> dict[str, Any]:
         """Begin a call: what this rank's calls before it have brought is there; returns its sizes.

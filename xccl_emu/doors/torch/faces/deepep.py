@@ -59,7 +59,6 @@ class _Rows(NamedTuple):
     n: int
     padded: int
     """Rows that the caller was given: `n`, and what ``num_worst_tokens`` adds."""
-    weights: NDArray[np.float32]
 
 
 class _Received(NamedTuple):
@@ -94,6 +93,9 @@ class Buffer(GroupMember):
         enable_shrink: bool = False, comm: Any = None, **__: Any,
     ) -> None:  # fmt: skip
         refuse(comm=(comm, "a group must be a process group of PyTorch"))
+        if num_rdma_bytes and not low_latency_mode:
+            must = "must be 0 without low_latency_mode: it is for other nodes, which xccl_emu.doors.torch has not"
+            raise ConfigError("num_rdma_bytes", num_rdma_bytes, must)
         super().__init__(group, enable_shrink)
         self._mode = {"low_latency_mode": low_latency_mode, "num_rdma_bytes": num_rdma_bytes}
         self._zero_copy: dict[tuple[int, ...], torch.Tensor] = {}
@@ -131,12 +133,12 @@ class Buffer(GroupMember):
         sizes = self._gate(
             "low_latency_dispatch", assertions.LOW_LATENCY_DISPATCH, tensors, **self._low_latency(most, num_experts),
             async_finish=async_finish, return_recv_hook=return_recv_hook, use_fp8=use_fp8, use_ue8m0=use_ue8m0,
-            round_scale=round_scale,
+            round_scale=round_scale, most_of_an_expert=_most_of_an_expert(topk_idx),
         )  # fmt: skip
         local, hidden = sizes["local_experts"], sizes["hidden"]
         shape = {
             "hidden": hidden, "top_k": topk_idx.size(1), "tokens_max": most, "local_experts": local,
-            "quantized": use_fp8, "quantizer": "fp8-ue8m0" if use_fp8 and round_scale else "fp8",
+            "quantized": use_fp8, "quantizer": "fp8-ue8m0" if use_fp8 and round_scale else "fp8", "repeats": True,
         }  # fmt: skip
         rows = self.group_size * most
         recv = unfilled((local, rows, hidden), torch.float8_e4m3fn if use_fp8 else torch.bfloat16)
@@ -321,7 +323,7 @@ class Buffer(GroupMember):
         counts = to_torch(got["counts"])
         prefix = torch.full((self.group_size, self.group_size), -1, dtype=torch.int32)
         prefix[:, self.rank] = counts.sum(1).cumsum(0).int()
-        made = Numbered.of(0, _Rows(route, said["handle"], len(got["x"]), len(recv[0]), got["weights"].copy()))
+        made = Numbered.of(0, _Rows(route, said["handle"], len(got["x"]), len(recv[0])))
         handle = prefix, None, counts.cumsum(1).int(), to_torch(got["token"]), is_token_in_rank, made
         topk = (None, None) if topk_idx is None else (experts, _padded(to_torch(got["weights"]), more))
         event = Due(self._rank, "dispatch", *recv, *topk, prefix, *handle[2:4]) if async_finish else None
@@ -337,16 +339,13 @@ class Buffer(GroupMember):
         tensors, k = {"x": x, "topk_weights": topk_weights}, made.route.topk.shape[1]
         self._gate("combine", assertions.COMBINE, tensors, rows=made.padded, hidden=made.route.hidden, top_k=k)
         with self._refusing("combine"):
-            same = topk_weights is None or np.array_equal(to_numpy(topk_weights)[: made.n], made.weights)
-            refuse(
-                bias=(bias is not None, "no kernel here adds one"),
-                topk_weights=(not same, "must be those that arrived: no kernel here brings others back"),
-            )
+            refuse(bias=(bias is not None, "no kernel here adds one"))
         sent = {"y": to_numpy(x[: made.n])}
+        if topk_weights is not None:
+            sent["weights"] = to_numpy(topk_weights[: made.n])
         _, got = self._rank.call("combine_rows", sent, "deep_ep::intranode::combine", handle=made.number)
-        out, route = to_torch(got["out"]), made.route
-        own = None if topk_weights is None else to_torch(np.where(route.topk >= 0, route.weights, 0))
-        return out, own, EventOverlap(Due(self._rank, "combine", out, own) if async_finish else None)
+        out, sums = to_torch(got["out"]), None if topk_weights is None else to_torch(got["weights"])
+        return out, sums, EventOverlap(Due(self._rank, "combine", out, sums) if async_finish else None)
 
     def _route(
         self, topk_idx: torch.Tensor | None, weights: torch.Tensor | None, in_rank: Any, per_expert: Any
@@ -370,6 +369,12 @@ class Buffer(GroupMember):
 
 
 ElasticBuffer = refused("deep_ep.ElasticBuffer", "the legacy Buffer")
+
+
+def _most_of_an_expert(topk_idx: Any) -> int:
+    """Messages to the expert that is chosen most, more than there are tokens only where some choose it twice."""
+    chosen = topk_idx[topk_idx >= 0] if isinstance(topk_idx, torch.Tensor) else torch.zeros(0)
+    return int(torch.unique(chosen, return_counts=True)[1].max()) if len(chosen) else 0
 
 
 def _padded(tensor: torch.Tensor, rows: int, value: int = 0) -> torch.Tensor:

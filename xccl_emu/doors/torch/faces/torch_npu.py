@@ -12,7 +12,9 @@ import torch
 
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.doors.torch.client import Rank
-from xccl_emu.doors.torch.faces.common import refuse, to_numpy, to_torch, unfilled
+from xccl_emu.doors.torch.faces import assertions
+from xccl_emu.doors.torch.faces.common import refuse, refusing, to_numpy, to_torch, unfilled
+from xccl_emu.doors.torch.gate import Form
 from xccl_emu.doors.torch.profiles import DeviceProfile
 
 _DTYPES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
@@ -35,22 +37,28 @@ _rank = functools.cache(Rank)
 
 def npu_moe_distribute_dispatch_v2(
     x: torch.Tensor, expert_ids: torch.Tensor, group_ep: str, ep_world_size: int, ep_rank_id: int, moe_expert_num: int,
-    *, quant_mode: int = 0, global_bs: int = 0, expert_token_nums_type: int = 1, **named: Any,
+    *, quant_mode: int = 0, global_bs: int = 0, expert_token_nums_type: int = 1,
+    x_active_mask: torch.Tensor | None = None, **named: Any,
 ) -> tuple[torch.Tensor, ...]:  # fmt: skip
     """Send tokens to their experts; arguments and the seven results as upstream's, ConfigError for what is not here.
 
-    Ranks that have the same ``group_ep`` are a group.  Without ``global_bs`` all must have as many tokens.
+    Ranks that have the same ``group_ep`` are a group.  Without ``global_bs`` all must have as many tokens.  A token
+    that ``x_active_mask`` has off goes nowhere.
     """
-    _check(named | {"expert_token_nums_type": expert_token_nums_type})
-    refuse(quant_mode=(quant_mode not in (0, 2) and quant_mode, "must be 0, or 2 without scales"))
+    rank = _rank(group_ep, ep_rank_id, ep_world_size)
+    with refusing(rank):
+        _check(named | {"expert_token_nums_type": expert_token_nums_type})
+        refuse(quant_mode=(quant_mode not in (0, 2) and quant_mode, "must be 0, or 2 without scales"))
+        tensors = {"x": x, "expert_ids": expert_ids, "x_active_mask": x_active_mask}
+        sizes = {"num_experts": moe_expert_num, "ranks": ep_world_size}
+        _gate("npu_moe_distribute_dispatch", assertions.NPU_DISTRIBUTE_DISPATCH, tensors, **sizes)
     local, top_k = moe_expert_num // ep_world_size, expert_ids.size(1)
     most = global_bs // ep_world_size or x.size(0)
     shape = {
         "hidden": x.size(1), "top_k": top_k, "tokens_max": most, "local_experts": local, "quantized": quant_mode == 2,
         "quantizer": "cann", "dtype": _DTYPES.get(x.dtype, str(x.dtype)),
     }  # fmt: skip
-    sent = {"x": to_numpy(x), "topk": to_numpy(expert_ids.int())}
-    rank = _rank(group_ep, ep_rank_id, ep_world_size)
+    sent = {"x": to_numpy(x), "topk": to_numpy(_active(expert_ids, x_active_mask).int())}
     said, got = rank.call("dispatch_fused", sent, "MoeDistributeDispatch", shape=shape)
     rows, n = ep_world_size * most * min(top_k, local), len(got["x"])
     recv = to_torch(got["x"])
@@ -81,18 +89,29 @@ def npu_moe_distribute_dispatch(x: torch.Tensor, expert_ids: torch.Tensor, *args
 def npu_moe_distribute_combine_v2(
     expand_x: torch.Tensor, expert_ids: torch.Tensor, assist_info_for_combine: torch.Tensor,
     ep_send_counts: torch.Tensor, expert_scales: torch.Tensor, group_ep: str, ep_world_size: int, ep_rank_id: int,
-    moe_expert_num: int, **named: Any,
+    moe_expert_num: int, *, x_active_mask: torch.Tensor | None = None, **named: Any,
 ) -> torch.Tensor:  # fmt: skip
-    """Bring the experts' rows of the last dispatch back, and sum them by weights; as upstream's of this name."""
-    _check(named)
+    """Bring the experts' rows of the last dispatch back, and sum them by weights; as upstream's of this name.
+
+    What it gives for a token that ``x_active_mask`` has off, upstream leaves open: poison.
+    """
+    rank = _rank(group_ep, ep_rank_id, ep_world_size)
+    with refusing(rank):
+        _check(named)
+        tensors = {
+            "expand_x": expand_x, "expert_ids": expert_ids, "expert_scales": expert_scales,
+            "x_active_mask": x_active_mask,
+        }  # fmt: skip
+        _gate("npu_moe_distribute_combine", assertions.NPU_DISTRIBUTE_COMBINE, tensors)
     mark, number, n = [*assist_info_for_combine[_NUMBER].tolist(), 0, 0, 0][:3]
     if mark != _MARK:  # the first version's, which says nothing: one result is held
         number, n = _last.get((group_ep, ep_rank_id), (0, 0))
     sent = {
-        "y": to_numpy(expand_x[:n]), "topk": to_numpy(expert_ids.int()), "weights": to_numpy(expert_scales.float()),
+        "y": to_numpy(expand_x[:n]), "topk": to_numpy(_active(expert_ids, x_active_mask).int()),
+        "weights": to_numpy(expert_scales),
     }  # fmt: skip
-    rank = _rank(group_ep, ep_rank_id, ep_world_size)
-    return to_torch(rank.call("combine_fused", sent, "MoeDistributeCombine", handle=number)[1]["out"])
+    out = to_torch(rank.call("combine_fused", sent, "MoeDistributeCombine", handle=number)[1]["out"])
+    return out if x_active_mask is None else torch.where(x_active_mask[:, None], out, unfilled((1, 1), out.dtype))
 
 
 def npu_moe_distribute_combine(
@@ -101,6 +120,19 @@ def npu_moe_distribute_combine(
     """The same of the first version."""
     named.pop("global_bs", None)
     return npu_moe_distribute_combine_v2(expand_x, expert_ids, expand_idx, *args, **named)
+
+
+def _gate(call: str, form: Form, tensors: dict[str, Any], **sizes: int) -> None:
+    """Raises ConfigError where upstream would; tokens that take part must be the first ones."""
+    mask = tensors["x_active_mask"]
+    on = mask.flatten().tolist() if isinstance(mask, torch.Tensor) else []
+    last = max((i for i, each in enumerate(on) if each), default=-1)
+    form.check(call, tensors, {**sizes, "last_active": last, "first_off": [*map(bool, on), False].index(False)})
+
+
+def _active(expert_ids: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    """Return choices, -1 for all of a token that takes no part."""
+    return expert_ids if mask is None else torch.where(mask[:, None], expert_ids, -1)
 
 
 def _check(named: dict[str, Any]) -> None:
