@@ -5,6 +5,7 @@ errors that it has not declared, and, where cores may not wait for ever, that ea
 of what nobody has written it leaves to the search without a fault.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,10 @@ from xccl_emu.machine.explore import changing
 _SLICE, _COUNTED = 1 << 10, 14
 _BYTES_USUAL = 1 << 30
 """Most bytes for states and edges if nobody says how many."""
+_FULL = {
+    device.STACK_FULL: ("stack", "ids"), device.TABLE_FULL: ("table", "before"), device.EDGES_FULL: ("edges",),
+}  # fmt: skip
+"""Arrays of a graph that have no room left, by why a search pauses."""
 
 
 @dataclass(frozen=True)
@@ -109,21 +114,17 @@ class FaultySearch:
                 return f"more than {self._max_states} states"
             if self._seconds is not None and working_seconds() - started > self._seconds and why != device.ENDED:
                 return too_long(self._seconds)
-            self._grow(why)
-            if sum(array.nbytes for array in self._graph) > self._max_bytes:
+            if not self._grow(_FULL.get(why, ())):
                 return f"{too_many_bytes(self._max_bytes)}, by brute force"
         return ""
 
-    def _grow(self, why: int) -> None:
-        """Twice the room for what is full."""
-        graph = self._graph
-        if why == device.STACK_FULL:
-            self._graph = graph._replace(stack=_twice(graph.stack), ids=_twice(graph.ids))
-        elif why == device.TABLE_FULL:
-            table = device.move_all(graph.table, np.zeros_like(_twice(graph.table)))
-            self._graph = graph._replace(table=table, before=_twice(graph.before))
-        elif why == device.EDGES_FULL:
-            self._graph = graph._replace(edges=_twice(graph.edges))
+    def _grow(self, full: Sequence[str]) -> bool:
+        """Twice the room for what is full, unless that takes too much memory; what was before is there meanwhile."""
+        before = {name: getattr(self._graph, name) for name in full}
+        if sum(array.nbytes for array in (*self._graph, *2 * (*before.values(),))) > self._max_bytes:
+            return False
+        self._graph = self._graph._replace(**{name: _twice(name, array) for name, array in before.items()})
+        return True
 
     def _found(self, reason: str) -> FoundWithFault:
         counted = self._counted
@@ -191,5 +192,9 @@ def _codes(trial: Trial) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return np.array([*trial.stops], np.int64), np.array(sorted(trial.gives_up), np.int64)
 
 
-def _twice(array: NDArray[Any]) -> NDArray[Any]:
-    return np.concatenate([array, np.zeros_like(array)])
+def _twice(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    twice = np.zeros((2 * len(array), *array.shape[1:]), array.dtype)
+    if name == "table":
+        return device.move_all(array, twice)
+    twice[: len(array)] = array
+    return twice
