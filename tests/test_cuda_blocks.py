@@ -12,7 +12,7 @@ from tests.cuda_support import SOURCES, line_of, source
 from tests.foreign_support import has_clang
 from xccl_emu.base.errors import AccessError, ConfigError, DeadlockError, KernelError, ProtocolError
 from xccl_emu.check.check import check
-from xccl_emu.check.verdict import NO_VIOLATION, VERIFIED
+from xccl_emu.check.verdict import NO_VIOLATION, VERIFIED, VIOLATION
 from xccl_emu.doors import cuda
 from xccl_emu.protocol import Bench, Regions
 from xccl_emu.protocol.case import Case, size
@@ -23,14 +23,17 @@ BLOCKS = SOURCES / "blocks.cu"
 READINGS = [{"scopes": "wide"}, {"scopes": "narrow"}]
 
 
-def run(kernel: cuda.CudaKernel, threads: int, each: int, grid: int = 1, shared_bytes: int = 32, **read: str) -> Any:
+def run(
+    kernel: cuda.CudaKernel, threads: int, each: int, grid: int = 1, shared_bytes: int = 32, shared: int = 0,
+    **read: str,
+) -> Any:  # fmt: skip
     """What threads of one rank leave, ``each`` words of 4 bytes of each; thread i reads i + 1."""
     bench = Bench("relaxed", (), read)
     gpus = cuda.gpus(bench, Regions(1), grid, threads, 8 * each * threads + 96, shared_bytes)
     given = bench.filled(0, np.arange(1, threads + 1, dtype=np.int32))
     out = bench.filled(0, np.zeros((threads, each), np.int32))
     grants = [gpus.pod.grant(given, "r"), gpus.pod.grant(out, "rw")]
-    gpus.launch(kernel, 0, {"in": given.address, "out": out.address}, grants, grid, threads)
+    gpus.launch(kernel, 0, {"in": given.address, "out": out.address}, grants, grid, threads, shared)
     gpus.pod.run()
     return gpus.pod.span(out.address, out.nbytes).view(np.int32).reshape(threads, each).tolist()
 
@@ -51,7 +54,8 @@ class Turned(Case):
         own, out = bench.filled(0, given, "in"), bench.wanted(0, right.astype(np.int32), "out")
         kernel = cuda.cuda_kernel(BLOCKS, self.name, defines=self.defines)
         grants = [gpus.pod.grant(own, "r"), gpus.pod.grant(out, "w")]
-        gpus.launch(kernel, 0, {"in": own.address, "out": out.address}, grants, block=self.threads)
+        shared = 4 * self.threads if self.name == "opened" else 0
+        gpus.launch(kernel, 0, {"in": own.address, "out": out.address}, grants, block=self.threads, shared=shared)
 
 
 def variant(name: str = "turned", meet: str = "__syncthreads()") -> Case:
@@ -94,7 +98,7 @@ def test_each_block_has_shared_memory_of_its_own(tmp_path: Path) -> None:
     body = """__shared__ int count; if (threadIdx.x == 0) count = 0; __syncthreads();
     atomicAdd(&count, 1); __syncthreads(); out[blockIdx.x] = count;"""
     kernel = cuda.cuda_kernel(source(tmp_path, body), "k")
-    assert kernel.shared_bytes == 4
+    assert kernel.shared_bytes() == 4
     assert run(kernel, 2, 1, grid=2) == [[2], [2]]
 
 
@@ -109,11 +113,45 @@ def test_room_for_shared_memory_is_asked_for(tmp_path: Path) -> None:
         run(beyond, 1, 1)
 
 
-@pytest.mark.parametrize("what", ["extern __shared__ int held[]; held[0] = 1;", "out[0] = __match_any_sync(~0u, 1);"])
-def test_what_is_not_there_of_blocks_is_the_compiler_s_error(what: str, tmp_path: Path) -> None:
-    """Shared memory whose size a launch says, and other instructions of warps: with the line of the source."""
-    with pytest.raises(KernelError, match=r"k\.cu:3:\d+: error: .*(extern|__match_any_sync)"):
-        _ = cuda.cuda_kernel(source(tmp_path, what), "k").sites
+def test_what_is_not_there_of_blocks_is_the_compiler_s_error(tmp_path: Path) -> None:
+    """Other instructions of warps: with the line of the source."""
+    with pytest.raises(KernelError, match=r"k\.cu:3:\d+: error: .*__match_any_sync"):
+        _ = cuda.cuda_kernel(source(tmp_path, "out[0] = __match_any_sync(~0u, 1);"), "k").sites
+
+
+OPEN = """__shared__ char one; extern __shared__ int held[]; extern __shared__ double same[];
+one = 1; held[threadIdx.x] = in[threadIdx.x]; __syncthreads();
+out[threadIdx.x] = held[%s] + ((const char *)same == (const char *)held);"""
+"""A kernel for two threads, with an index of what a launch shares."""
+
+
+@pytest.mark.nojit
+def test_a_launch_says_how_much_more_is_shared(tmp_path: Path) -> None:
+    """All such variables are in one place, after the others, and each block has its own."""
+    kernel = cuda.cuda_kernel(source(tmp_path, OPEN % "1 - threadIdx.x"), "k")
+    assert run(kernel, 2, 1, shared_bytes=24, shared=8) == [[3], [2]]
+    assert run(kernel, 2, 1, grid=2, shared_bytes=24, shared=8) == [[3], [2]]
+    for shared, says in ((0, "shared=0: must be the bytes"), (12, "shared_bytes=24: k shares 28 in a block")):
+        with pytest.raises(ConfigError, match=says):
+            run(kernel, 2, 1, shared_bytes=24, shared=shared)
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("shared", [8, 12])
+def test_what_is_beyond_a_launch_s_words_is_refused(shared: int, tmp_path: Path) -> None:
+    """Also where the pod has more; words are of 8 bytes."""
+    kernel = cuda.cuda_kernel(source(tmp_path, OPEN % ((shared + 4) // 8 * 2)), "k")
+    with pytest.raises(AccessError, match=r"4 bytes at .* is not permitted"):
+        run(kernel, 2, 1, shared_bytes=64, shared=shared)
+
+
+@pytest.mark.parametrize("meet", ["__syncthreads()", "(void)0"])
+def test_races_in_what_a_launch_shares_are_found(meet: str) -> None:
+    """With a barrier every schedule is right, and without it a thread reads what is not there."""
+    found = check(variant("opened", meet))
+    assert found.verdict == (VERIFIED if meet == "__syncthreads()" else VIOLATION)
+    if found.violation:
+        assert f"blocks.cu:{line_of(BLOCKS, 'out[me] = more[')}" in found.violation.message
 
 
 # ---- warps

@@ -29,6 +29,16 @@ __global__ void cleared(int *out, const int *in)
     held[me] = 0;
 }
 
+// As the first one, in memory whose size a launch says.
+__global__ void opened(int *out, const int *in)
+{
+    extern __shared__ __align__(16) int more[];
+    int me = threadIdx.x;
+    more[me] = in[me] * 2;
+    MEET;
+    out[me] = more[blockDim.x - 1 - me] + blockDim.x;
+}
+
 __global__ void shuffled(int *out, const int *in)
 {
     int value = in[threadIdx.x];

@@ -117,10 +117,15 @@ class CudaKernel(foreign.CKernel):
             kept=len(KEPT), follows=LOWERING,
         )  # fmt: skip
 
-    @property
-    def shared_bytes(self) -> int:
-        """Bytes of the shared variables of a block."""
-        return self._made[0].shared_bytes
+    def shared_bytes(self, more: int = 0) -> int:
+        """Bytes of the shared variables of a block, with the bytes of those whose size a launch says.
+
+        Raises ConfigError for none if the kernel has such ones, and for fewer than none.
+        """
+        made = self._made[0]
+        if more < made.is_shared_open:
+            raise ConfigError("shared", more, f"must be the bytes of what is `extern __shared__` in {self.name}")
+        return made.shared_bytes + more
 
     def before(self, kernels: tuple[foreign.CKernel, ...], counted: bool) -> foreign.CKernel:
         """Raises KernelError: a stream of launches is not there yet."""

@@ -27,7 +27,8 @@ _HEAD = re.compile(r"define .*@(\w+)\((.*)\)")
 _LINKAGE = re.compile(r"(?<=define )(?:(?:linkonce_odr|weak_odr|dso_local|hidden|internal) )*(?!.*@xccl_body\()")
 _BYVAL = re.compile(r"ptr [^,]*\bbyval\([^)]*\)[^,]* (%\w+)")
 _MADE = re.compile(rf"\s*(\S+) = (?:alloca\b|getelementptr\b.*?, ptr ({VALUE})(?:,|$))")
-_SHARED = 'section "xccl_shared"'
+_SHARED = ('section "xccl_shared"', image.SHARED_DYNAMIC)
+_SHARED_OPEN = re.compile(r"extern static __attribute__\(\(section\(\"xccl_shared\"\)\)\)([^;]*);")
 _CONSTANT = re.compile(r"(@\S+) = .*\bconstant\b")
 _LOAD = re.compile(rf"\s*(\S+) = load (volatile )?({TYPE}), ptr ({VALUE}), align \d+(?=,|$)")
 _STORE = re.compile(rf"\s*store (?:volatile )?({TYPE}) ({VALUE}), ptr ({VALUE}), align \d+(?=,|$)")
@@ -41,8 +42,11 @@ _ATOMIC = re.compile(r"\s*(?:\S+ = )?(?:atomicrmw|cmpxchg|fence|load atomic|stor
 
 
 def compiled(text: str) -> str:
-    """The text of a source without PTX's kinds of registers, which no other processor has: their types say as much."""
-    return _CONSTRAINT.sub(r'"\1r"', text)
+    """The text of a source without PTX's kinds of registers, which no other processor has: their types say as much.
+
+    All shared variables whose size a launch says have one name for the linker, as they have one place.
+    """
+    return _SHARED_OPEN.sub(rf'extern\1 __asm__("{image.SHARED_DYNAMIC}");', _CONSTRAINT.sub(r'"\1r"', text))
 
 
 def lowered(ir: str, source: str) -> str:
@@ -65,7 +69,7 @@ class _Lowered(rewriting.Module):
     def lines(self) -> Iterator[str]:
         """The lines of the module; sites are at its end."""
         constants = {match[1] for row in self.rows if (match := _CONSTANT.match(row))}
-        has_shared = any(row.startswith("@") and _SHARED in row for row in self.rows)
+        has_shared = any(row.startswith("@") and any(each in row for each in _SHARED) for row in self.rows)
         is_ours = False
         for row in self.rows:
             if row.startswith("declare ") and "@xccl_has_shared()" in row:
