@@ -11,10 +11,11 @@ from xccl_emu.base.options import whole
 from xccl_emu.doors.cuda.kernel import (
     KEPT,
     MEETING_BYTES,
+    NOT_NAMED,
     OUT_OF_SCOPE,
-    PART_OF_WARP,
     RANKS_MOST,
     SIZE_BITS,
+    WARP,
     CudaKernel,
 )
 from xccl_emu.lang.foreign.image import constant
@@ -29,7 +30,7 @@ WORD_BYTES = 8
 """An atomic of fewer bytes swaps the word around it."""
 STOPS = {
     OUT_OF_SCOPE: "an access of a scope that is smaller than the system, to memory of another rank",
-    PART_OF_WARP: "lanes of a warp meet, and a mask leaves some of the warp's threads out",
+    NOT_NAMED: "lanes of a warp meet, and a mask does not name its own lane, or one from which this lane reads",
 }
 """What the headers stop a run with, as `Bench.stop` takes it."""
 
@@ -126,7 +127,7 @@ def gpus(
         raise ConfigError("ranks", len(regions.dies), f"must be {RANKS_MOST} at most")
     said = regions.meta("said", 8 * len(regions.dies) * blocks * threads)
     shared = regions.managed("shared", max(shared_bytes, 1), blocks)
-    lanes = regions.meta("lanes", MEETING_BYTES * threads, blocks)
+    lanes = regions.meta("lanes", MEETING_BYTES * threads * min(threads, WARP), blocks)
     pod = regions.pod(bench, app_bytes=app_bytes, ub_bytes=32, cores=blocks * threads)
     return Gpus(bench, pod, blocks, threads, said, shared, lanes)
 

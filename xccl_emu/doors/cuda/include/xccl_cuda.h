@@ -178,35 +178,56 @@ XCCL_OURS void xccl_ours_barrier(const xccl_site *store, const xccl_site *quiet,
 #endif
 }
 
-/* ---- warps: each thread writes a word and how many meetings it has been to, at once, and awaits all others of its
- * warp.  Two lines take turns: who comes to the meeting after the next has been to the next, as all others. */
+/* ---- warps: lanes meet in rooms, one of each two lanes, and one of all for a mask that names all.  To each room of a
+ * meeting a lane writes a word, the mask, and how often it has been there, at once; then it awaits the same from the
+ * others of its mask.  Two lines take turns: a lane comes to a room for the next time but one after all others have been
+ * there for the next time, so they have read what it overwrites, and two bits of a count are enough.  Lanes whose masks
+ * differ await each other for ever. */
 
-static inline int64_t xccl_met_at(int64_t thread) {
-    return xccl_kept(XCCL_LANES) + thread * XCCL_MEETING_BYTES + 16 * (xccl_kept(XCCL_MEETINGS) & 1);
-}
 static inline int64_t xccl_first_lane(void) { return xccl_kept(XCCL_THREAD) / XCCL_WARP * XCCL_WARP; }
+static inline int64_t xccl_lanes_upto(int64_t count) { return count < XCCL_WARP ? count : XCCL_WARP; }
 static inline int64_t xccl_lane_count(void) {
-    int64_t left = xccl_count(xccl_kept(XCCL_BLOCK_DIM)) - xccl_first_lane();
-    return left < XCCL_WARP ? left : XCCL_WARP;
+    return xccl_lanes_upto(xccl_count(xccl_kept(XCCL_BLOCK_DIM)) - xccl_first_lane());
+}
+static inline int64_t xccl_met(int64_t room) { return xccl_kept(XCCL_MEETINGS) >> 2 * room & 3; }
+/* The line of a lane in its room with another one, or with itself: that is where it meets all. */
+static inline int64_t xccl_met_at(int64_t lane, int64_t other, int64_t count) {
+    int64_t most = xccl_lanes_upto(xccl_count(xccl_kept(XCCL_BLOCK_DIM)));
+    return xccl_kept(XCCL_LANES) + ((xccl_first_lane() + lane) * most + other) * XCCL_MEETING_BYTES + 16 * (count & 1);
 }
 
 XCCL_OURS_INLINED void xccl_ours_meet(const xccl_site *quiet, const xccl_site *store, const xccl_site *poll,
                                       const xccl_site *fail, int64_t mask, int64_t word, int64_t orders) {
-    int64_t all = (1ll << xccl_lane_count()) - 1, first = xccl_first_lane(), me = xccl_kept(XCCL_THREAD);
-    if ((mask & all) != all) xccl_ask(fail, XCCL_OP_FAIL, XCCL_PART_OF_WARP, mask & all, 0, 0, 0, 0);
+    int64_t all = (1ll << xccl_lane_count()) - 1, lane = xccl_kept(XCCL_THREAD) - xccl_first_lane(), named = mask & all;
+    if (!(named >> lane & 1)) xccl_ask(fail, XCCL_OP_FAIL, XCCL_NOT_NAMED, named, 0, 0, 0, 0);
     if (XCCL_IS_WIDE && orders) xccl_ask(quiet, XCCL_OP_QUIET, 0, 0, 0, 0, 0, 0);
-    int64_t meeting = xccl_kept(XCCL_MEETINGS) + 1;
-    xccl_keep(XCCL_MEETINGS, meeting);
-    xccl_ask(store, XCCL_OP_STORE_LINE, xccl_met_at(me), word, meeting, 0, 0, 0);
-    for (int64_t lane = 0; lane < xccl_lane_count(); lane++)
-        if (first + lane != me)
-            xccl_ask(poll, XCCL_OP_POLL, xccl_met_at(first + lane) + 8, XCCL_CMP_GE, meeting, 8, -1, 0);
+    int64_t rooms = named == all ? 1ll << lane : named & ~(1ll << lane);
+    for (int64_t room = 0; rooms >> room; room++) {
+        if (!(rooms >> room & 1)) continue;
+        int64_t count = xccl_met(room) + 1 & 3, others = ~(3ll << 2 * room);
+        xccl_keep(XCCL_MEETINGS, (xccl_kept(XCCL_MEETINGS) & others) | count << 2 * room);
+        xccl_ask(store, XCCL_OP_STORE_LINE, xccl_met_at(lane, room, count), word, count << XCCL_WARP | named, 0, 0, 0);
+    }
+    for (int64_t other = 0; named >> other; other++) {
+        if (other == lane || !(named >> other & 1)) continue;
+        int64_t count = xccl_met(named == all ? lane : other), room = named == all ? other : lane;
+        int64_t at = xccl_met_at(other, room, count) + 8;
+        xccl_ask(poll, XCCL_OP_POLL, at, XCCL_CMP_EQ, count << XCCL_WARP | named, 8, -1, 0);
+    }
 }
 
-/* What a lane has brought to the last meeting, by a shuffle of PTX, or who has brought something. */
-XCCL_OURS int64_t xccl_ours_learn(const xccl_site *load, int64_t how, int64_t by, int64_t clamp) {
-    int64_t first = xccl_first_lane(), lane = xccl_kept(XCCL_THREAD) - first, n = xccl_lane_count(), found = 0;
+/* What a lane has brought to the last meeting of a mask, by a shuffle of PTX, or who has brought something. */
+static inline int64_t xccl_brought(const xccl_site *load, int64_t from, int64_t named, int64_t word) {
+    int64_t lane = xccl_kept(XCCL_THREAD) - xccl_first_lane(), is_of_all = named == (1ll << xccl_lane_count()) - 1;
+    if (from == lane) return word;
+    int64_t at = xccl_met_at(from, is_of_all ? from : lane, xccl_met(is_of_all ? lane : from));
+    return xccl_ask(load, XCCL_OP_LOAD, at, 8, 0, 0, 0, 0);
+}
+XCCL_OURS int64_t xccl_ours_learn(const xccl_site *load, const xccl_site *fail, int64_t how, int64_t by, int64_t clamp,
+                                  int64_t mask, int64_t word) {
+    int64_t lane = xccl_kept(XCCL_THREAD) - xccl_first_lane(), n = xccl_lane_count(), found = 0;
     int64_t segment = clamp >> 8 & 31, low = lane & segment, high = low | (clamp & 31 & ~segment), from = lane;
+    int64_t named = mask & ((1ll << n) - 1);
     switch (how) {
     case XCCL_LEARN_idx: from = low | (by & 31 & ~segment); break;
     case XCCL_LEARN_up: from = lane - (by & 31); break;
@@ -214,11 +235,12 @@ XCCL_OURS int64_t xccl_ours_learn(const xccl_site *load, int64_t how, int64_t by
     case XCCL_LEARN_bfly: from = lane ^ (by & 31); break;
     default:
         for (int64_t each = 0; each < n; each++)
-            found |= int64_t(xccl_ask(load, XCCL_OP_LOAD, xccl_met_at(first + each), 8, 0, 0, 0, 0) != 0) << each;
+            if (named >> each & 1) found |= int64_t(xccl_brought(load, each, named, word) != 0) << each;
         return found;
     }
-    bool is_there = how == XCCL_LEARN_up ? from >= high : from <= high;
-    return xccl_ask(load, XCCL_OP_LOAD, xccl_met_at(first + (is_there && from < n ? from : lane)), 8, 0, 0, 0, 0);
+    bool is_there = (how == XCCL_LEARN_up ? from >= high : from <= high) && from < n;
+    if (is_there && !(named >> from & 1)) xccl_ask(fail, XCCL_OP_FAIL, XCCL_NOT_NAMED, named, 0, 0, 0, 0);
+    return xccl_brought(load, is_there ? from : lane, named, word);
 }
 
 /* A scope that is smaller than the system holds no thread of another rank. */
