@@ -40,6 +40,7 @@ _OPENS = {
     "vectors": re.compile(r"ld\.(?:\w+\.)+v\d"),
 }
 """By a reading: matches names of what is read so, that is what is ordered for a block or a GPU, and polled vectors."""
+_FLAGS = ("-ffp-contract=off", "-fcxx-exceptions", "-fignore-exceptions")
 _INLINED = "#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)"
 
 
@@ -58,9 +59,9 @@ class CudaKernel(foreign.CKernel):
 
     language = heads.CUDA
 
-    def __init__(self, file: Path, name: str, template: str, build: Build, stack_words: int) -> None:
-        super().__init__(file, name, stack_words)
-        self.build, self._template = build, template
+    def __init__(self, file: Path, called: str, build: Build, stack_words: int) -> None:
+        super().__init__(file, called.partition("<")[0].rpartition("::")[2], stack_words)
+        self.build, self._called = build, called
         self._read = dict[tuple[str, str], CudaKernel]()
 
     def read(self, bench: Bench) -> "CudaKernel":
@@ -71,9 +72,8 @@ class CudaKernel(foreign.CKernel):
         )
         if (scopes, vectors) == self.build.read:
             return self
-        other = CudaKernel(
-            self.file, self.name, self._template, self.build._replace(read=(scopes, vectors)), self.stack_words
-        )
+        build = self.build._replace(read=(scopes, vectors))
+        other = CudaKernel(self.file, self._called, build, self.stack_words)
         return self._read.setdefault((scopes, vectors), other)
 
     @property
@@ -98,7 +98,7 @@ class CudaKernel(foreign.CKernel):
         """The expression that calls the kernel."""
         own = range(first + len(KEPT), first + len(self.params))
         given = ", ".join(f"xccl_argument{{{arguments}[{i}]}}" for i in own)
-        return f"{self.name}{self._template}({given})"
+        return f"{self._called}({given})"
 
     def _unit(self) -> compiler.Unit:
         words = ", ".join(name.upper() for name in KEPT)
@@ -110,7 +110,7 @@ class CudaKernel(foreign.CKernel):
         known += [f"#define XCCL_IS_WHOLE {int(self.is_whole)}", '#include "xccl_cuda.h"']
         known += [_INLINED, '#include "cuda_runtime.h"']
         known += [f"#define {name} {value}" for name, value in self.build.defines.items()]
-        flags = ("-ffp-contract=off", *(f"-I{each}" for each in (INCLUDE, *self.build.include)))
+        flags = (*_FLAGS, *(f"-I{each}" for each in (INCLUDE, *self.build.include)))
         return compiler.Unit(
             (self.file,), self.name, len(self.params), f"{self.call('arguments', 0)}; xccl_returned(0);",
             self.stack_words, before="#pragma clang attribute pop", head="\n".join(known), flags=flags,
@@ -143,7 +143,7 @@ def cuda_kernel(
     Parameters
     ----------
     file: the source; as a rule ``Path(__file__).with_name("all_reduce.cu")``.
-    name: of a ``__global__`` function in it.
+    name: of a ``__global__`` function in it, after its namespaces: ``"vllm::cross_device_reduce_1stage"``.
     template: its arguments if it is a template, for example ``"float, 2"``.
     defines: macros in front of the source.
     stack_words: words of 8 bytes of its stack that may be live at a request; they are registers of each core.
@@ -154,6 +154,6 @@ def cuda_kernel(
     """
     if not isinstance(stack_words, int) or stack_words < 1:
         raise ConfigError("stack_words", stack_words, "must be a whole number from 1 on")
-    given = f"<{template}>" if template else ""
+    called = f"{name}<{template}>" if template else name
     build = Build(dict(defines or {}), compiler.folders(include))
-    return CudaKernel(Path(file).absolute(), name, given, build, stack_words)
+    return CudaKernel(Path(file).absolute(), called, build, stack_words)

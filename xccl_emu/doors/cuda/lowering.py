@@ -24,11 +24,15 @@ INCLUDE = Path(__file__).with_name("include")
 
 _CONSTRAINT = re.compile(r'"([=+&]*)[hlfdq]"(?=\s*\()')
 _HEAD = re.compile(r"define .*@(\w+)\((.*)\)")
-_LINKAGE = re.compile(r"(?<=define )(?:(?:linkonce_odr|weak_odr|dso_local|hidden|internal) )*(?!.*@xccl_body\()")
+_SCOPE = r"(?:(?:linkonce_odr|weak_odr|dso_local|hidden|internal) )*"
+_LINKAGE = re.compile(rf"(?<=define ){_SCOPE}(?!.*@xccl_body\()")
+_VARIABLE = re.compile(rf"(@\S+ = ){_SCOPE}(?=global )")
 _BYVAL = re.compile(r"ptr [^,]*\bbyval\([^)]*\)[^,]* (%\w+)")
 _MADE = re.compile(rf"\s*(\S+) = (?:alloca\b|getelementptr\b.*?, ptr ({VALUE})(?:,|$))")
 _SHARED = ('section "xccl_shared"', image.SHARED_DYNAMIC)
 _SHARED_OPEN = re.compile(r"extern static __attribute__\(\(section\(\"xccl_shared\"\)\)\)([^;]*);")
+_LAUNCH = re.compile(r"\b\w+\s*<[^<>;{}]*>\s*<<<[^;]*?>>>\s*\([^;]*\)(?=\s*;)")
+"""A launch of a template; `compiler` drops others."""
 _CONSTANT = re.compile(r"(@\S+) = .*\bconstant\b")
 _LOAD = re.compile(rf"\s*(\S+) = load (volatile )?({TYPE}), ptr ({VALUE}), align \d+(?=,|$)")
 _STORE = re.compile(rf"\s*store (?:volatile )?({TYPE}) ({VALUE}), ptr ({VALUE}), align \d+(?=,|$)")
@@ -46,6 +50,7 @@ def compiled(text: str) -> str:
 
     All shared variables whose size a launch says have one name for the linker, as they have one place.
     """
+    text = _LAUNCH.sub(lambda found: "\n" * found[0].count("\n"), text)
     return _SHARED_OPEN.sub(rf'extern\1 __asm__("{image.SHARED_DYNAMIC}");', _CONSTRAINT.sub(r'"\1r"', text))
 
 
@@ -77,6 +82,7 @@ class _Lowered(rewriting.Module):
             if head := _HEAD.match(row):
                 self.own, is_ours = constants | {*_BYVAL.findall(head[2])}, head[1].startswith("xccl_ours_")
                 row = _LINKAGE.sub("internal ", row)  # what is inlined everywhere, and its sites, fall away
+            row = _VARIABLE.sub(r"\1internal ", row)  # so do variables of the host
             if is_ours or not row.startswith("  ") or row.lstrip().startswith("#"):
                 yield row
             else:

@@ -4,6 +4,7 @@
  */
 #pragma once
 #include "xccl_cuda.h"
+#include "xccl_host.h"
 
 #define __global__
 #define __device__

@@ -2,9 +2,8 @@
 #pragma once
 #include "xccl_emu.h"
 #include <stddef.h>
+#include <string.h>
 
-extern "C" void *memcpy(void *to, const void *from, size_t n);
-extern "C" void *memset(void *to, int byte, size_t n);
 extern "C" int64_t xccl_kept(int64_t word);
 extern "C" void xccl_keep(int64_t word, int64_t value);
 
