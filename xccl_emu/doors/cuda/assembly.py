@@ -176,8 +176,8 @@ class _Call:
 
     def _met(self, order: str, mask: str, brought: str) -> Generator[str, None, tuple[str, str]]:
         """A request that all lanes of a mask make, who bring a word each; mask and word."""
-        store = self._site("store_line", order=order)
-        sites = (self._site("quiet", named=True), store, self._site("poll", named=True), self._site("fail"))
+        said = (self._site("quiet", named=True), self._site("store", named=True, order=order))
+        sites = (*said, self._site("store_line", order=order), self._site("poll", named=True), self._site("fail"))
         words = (yield from self._word(mask)), (yield from self._word(brought))
         yield from self._called("meet", *sites, *(f"i64 {each}" for each in words), f"i64 {int(bool(order))}")
         return words

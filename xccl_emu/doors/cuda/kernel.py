@@ -16,22 +16,23 @@ STACK_WORDS = 256
 """Words of its stack that a kernel may have live at a request, if nothing is said."""
 
 KEPT = tuple(f"xccl_{name}" for name in (
-    "thread", "block", "block_dim", "grid_dim", "rank", "ranks", "rank_bytes", "said", "barriers", "wrote",
+    "thread", "block", "block_dim", "grid_dim", "rank", "ranks", "rank_bytes", "said", "came", "wrote",
     "shared", "lanes", "meetings",
 ))  # fmt: skip
-"""Parameters in front of the kernel's own: who a thread is, where it says that it has come to a barrier, to how
-many it has come, to which ranks it has written, where its block's shared variables are, where lanes of its warps
+"""Parameters in front of the kernel's own: who a thread is, where it says that it has come to a barrier, how far it
+has come, to which ranks it has written, where its block's shared variables are, where lanes of its warps
 meet, and how often it has met each, two bits for a lane."""
-SIZE_BITS, RANKS_MOST, WARP = 20, 32, 32
-"""Bits of a size in a word that has three; ranks, which are bits of one; threads of a warp."""
+SIZE_BITS, RANKS_MOST, WARP, MET_BITS = 20, 32, 32, 8
+"""Bits of a size in a word that has three; ranks, which are bits of one; threads of a warp; bits of a count of its
+meetings."""
 OUT_OF_SCOPE, NOT_NAMED = 0xCD00, 0xCD01
 """Codes of stops (`launch.STOPS`)."""
 MEETING_BYTES, SHARED_MOST = 32, 1 << 20
 """A lane's place in a room of a meeting: two lines, which take turns; and more bytes than any block shares."""
 
 _NUMBERS = {
-    "SIZE_BITS": SIZE_BITS, "RANKS_MOST": RANKS_MOST, "WARP": WARP, "OUT_OF_SCOPE": OUT_OF_SCOPE,
-    "NOT_NAMED": NOT_NAMED, "MEETING_BYTES": MEETING_BYTES, "SHARED_MOST": SHARED_MOST,
+    "SIZE_BITS": SIZE_BITS, "RANKS_MOST": RANKS_MOST, "WARP": WARP, "MET_BITS": MET_BITS,
+    "OUT_OF_SCOPE": OUT_OF_SCOPE, "NOT_NAMED": NOT_NAMED, "MEETING_BYTES": MEETING_BYTES, "SHARED_MOST": SHARED_MOST,
 }  # fmt: skip
 """What the headers have to know."""
 _PARAM = re.compile(r".*?[\s*&](\w+)(?:\s*\[\w*\])?", re.DOTALL)

@@ -75,18 +75,23 @@ class _Lowered(rewriting.Module):
         """The lines of the module; sites are at its end."""
         constants = {match[1] for row in self.rows if (match := _CONSTANT.match(row))}
         has_shared = any(row.startswith("@") and any(each in row for each in _SHARED) for row in self.rows)
-        is_ours = False
+        is_ours = is_called = has_release = False
         for row in self.rows:
-            if row.startswith("declare ") and "@xccl_has_shared()" in row:
-                row = f"define internal i64 @xccl_has_shared() alwaysinline {{ ret i64 {int(has_shared)} }}"
+            if row.startswith("declare ") and "@xccl_has_" in row:
+                continue
             if head := _HEAD.match(row):
                 self.own, is_ours = constants | {*_BYVAL.findall(head[2])}, head[1].startswith("xccl_ours_")
                 row = _LINKAGE.sub("internal ", row)  # what is inlined everywhere, and its sites, fall away
+                is_called = head[1] == "xccl_body"  # where all that the kernel calls is inlined
             row = _VARIABLE.sub(r"\1internal ", row)  # so do variables of the host
             if is_ours or not row.startswith("  ") or row.lstrip().startswith("#"):
                 yield row
             else:
-                yield from self._instruction(row)
+                made = [*self._instruction(row)]
+                has_release |= is_called and any("@xccl_ours_publish(" in each for each in made)
+                yield from made
+        for what, is_there in (("shared", has_shared), ("release", has_release)):
+            yield f"define internal i64 @xccl_has_{what}() alwaysinline {{ ret i64 {int(is_there)} }}"
         yield from self.site_records()
 
     def _instruction(self, row: str) -> Iterator[str]:

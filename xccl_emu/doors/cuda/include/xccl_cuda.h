@@ -125,8 +125,13 @@ XCCL_OURS_INLINED void xccl_ours_fill(const xccl_site *store, void *to, uint8_t 
 
 /* ---- order.  What is ordered for a block or a GPU alone, by barriers or by scopes, is either so for all ranks
  * (XCCL_IS_WIDE), or makes nothing visible.  Then a thread says at a barrier, by strong writes, which its earlier writes
- * to that rank do not come after, that it has come there, and where it has written.  What publishes waits for these
- * words of its block, then for its own writes. */
+ * to that rank do not come after, that it has come there, and where it has written; so it does where its whole warp
+ * meets in order, if anything publishes.  What publishes waits for these words of its block, then for its own writes.
+ * How far a thread has come is its barriers, then its warp's meetings since: lanes of a warp come to both in one order,
+ * and threads of other warps are awaited at barriers alone.  Meetings beyond what the count holds are not awaited. */
+
+extern "C" int64_t xccl_has_release(void);
+static inline int64_t xccl_at_barrier(int64_t came) { return came & -(1ll << XCCL_MET_BITS); }
 
 static inline int64_t xccl_said(int64_t rank, int64_t thread) {
     int64_t threads = xccl_count(xccl_kept(XCCL_BLOCK_DIM)), block = xccl_kept(XCCL_BLOCK);
@@ -141,12 +146,24 @@ static inline void xccl_await_said(const xccl_site *poll, int64_t at) {
             xccl_ask(poll, XCCL_OP_POLL, xccl_said(xccl_kept(XCCL_RANK), thread), XCCL_CMP_GE, at, 8, -1, 0);
 }
 
+/* Say how far this thread has come, on its rank and on all others where it has written. */
+static inline void xccl_say(const xccl_site *store, int64_t came) {
+    int64_t me = xccl_kept(XCCL_THREAD), here = xccl_kept(XCCL_RANK);
+    int64_t ranks = xccl_kept(XCCL_WROTE) & ~(1ll << here), word = came << XCCL_RANKS_MOST | ranks;
+    xccl_keep(XCCL_CAME, came);
+    xccl_ask(store, XCCL_OP_STORE, xccl_said(here, me), word, 8, 0, 0, 0);
+    for (int64_t rank = 0; ranks >> rank; rank++)
+        if (ranks >> rank & 1) xccl_ask(store, XCCL_OP_STORE, xccl_said(rank, me), word, 8, 0, 0, 0);
+}
+
 XCCL_OURS void xccl_ours_publish(const xccl_site *poll, const xccl_site *quiet, int64_t is_for_all) {
     if (!is_for_all && !XCCL_IS_WIDE) return;
 #if !XCCL_IS_WIDE
-    int64_t barriers = xccl_kept(XCCL_BARRIERS), at = barriers << XCCL_RANKS_MOST;
-    for (int64_t thread = 0; barriers && thread < xccl_count(xccl_kept(XCCL_BLOCK_DIM)); thread++) {
-        if (thread == xccl_kept(XCCL_THREAD)) continue;
+    int64_t came = xccl_kept(XCCL_CAME), me = xccl_kept(XCCL_THREAD);
+    for (int64_t thread = 0; came && thread < xccl_count(xccl_kept(XCCL_BLOCK_DIM)); thread++) {
+        int64_t at = thread / XCCL_WARP == me / XCCL_WARP ? came : xccl_at_barrier(came);
+        if (thread == me || !at) continue;
+        at <<= XCCL_RANKS_MOST;
         int64_t said = xccl_said(xccl_kept(XCCL_RANK), thread);
         int64_t word = xccl_ask(poll, XCCL_OP_POLL, said, XCCL_CMP_GE, at, 8, -1, 0);
         int64_t ranks = word & ((1ll << XCCL_RANKS_MOST) - 1); /* it may have come to a later barrier */
@@ -163,17 +180,13 @@ XCCL_OURS void xccl_ours_barrier(const xccl_site *store, const xccl_site *quiet,
 #if XCCL_IS_WIDE
     xccl_ask(quiet, XCCL_OP_QUIET, 0, 0, 0, 0, 0, 0);
 #else
-    int64_t barriers = xccl_kept(XCCL_BARRIERS) + 1, me = xccl_kept(XCCL_THREAD), here = xccl_kept(XCCL_RANK);
-    xccl_keep(XCCL_BARRIERS, barriers);
-    int64_t ranks = xccl_kept(XCCL_WROTE) & ~(1ll << here), word = barriers << XCCL_RANKS_MOST | ranks;
-    xccl_ask(store, XCCL_OP_STORE, xccl_said(here, me), word, 8, 0, 0, 0);
-    for (int64_t rank = 0; ranks >> rank; rank++)
-        if (ranks >> rank & 1) xccl_ask(store, XCCL_OP_STORE, xccl_said(rank, me), word, 8, 0, 0, 0);
+    int64_t came = xccl_at_barrier(xccl_kept(XCCL_CAME)) + (1 << XCCL_MET_BITS);
+    xccl_say(store, came);
 #endif
     int64_t phase = xccl_ask(arrive, XCCL_OP_ARRIVE, 0, 0, 0, 0, 0, 0);
     xccl_ask(await, XCCL_OP_AWAIT_GROUP, phase, 0, 0, 0, 0, 0);
 #if !XCCL_IS_WIDE
-    if (xccl_has_shared()) xccl_await_said(poll, barriers << XCCL_RANKS_MOST); /* it is for the block alone */
+    if (xccl_has_shared()) xccl_await_said(poll, came << XCCL_RANKS_MOST); /* it is for the block alone */
 #endif
 }
 
@@ -195,11 +208,15 @@ static inline int64_t xccl_met_at(int64_t lane, int64_t other, int64_t count) {
     return xccl_kept(XCCL_LANES) + ((xccl_first_lane() + lane) * most + other) * XCCL_MEETING_BYTES + 16 * (count & 1);
 }
 
-XCCL_OURS_INLINED void xccl_ours_meet(const xccl_site *quiet, const xccl_site *store, const xccl_site *poll,
-                                      const xccl_site *fail, int64_t mask, int64_t word, int64_t orders) {
+XCCL_OURS_INLINED void xccl_ours_meet(const xccl_site *quiet, const xccl_site *say, const xccl_site *store,
+                                      const xccl_site *poll, const xccl_site *fail, int64_t mask, int64_t word,
+                                      int64_t orders) {
     int64_t all = (1ll << xccl_lane_count()) - 1, lane = xccl_kept(XCCL_THREAD) - xccl_first_lane(), named = mask & all;
     if (!(named >> lane & 1)) xccl_ask(fail, XCCL_OP_FAIL, XCCL_NOT_NAMED, named, 0, 0, 0, 0);
     if (XCCL_IS_WIDE && orders) xccl_ask(quiet, XCCL_OP_QUIET, 0, 0, 0, 0, 0, 0);
+    int64_t came = xccl_kept(XCCL_CAME) + 1;
+    if (!XCCL_IS_WIDE && orders && named == all && xccl_has_release() && came != xccl_at_barrier(came))
+        xccl_say(say, came);
     int64_t rooms = named == all ? 1ll << lane : named & ~(1ll << lane);
     for (int64_t room = 0; rooms >> room; room++) {
         if (!(rooms >> room & 1)) continue;
