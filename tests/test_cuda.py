@@ -101,6 +101,34 @@ def test_a_volatile_pointer_is_ptx_s_volatile() -> None:
     assert f"ld.volatile, line {line}" in {site.sync for site in cuda.cuda_kernel(WORDS, "accesses").sites}
 
 
+HOST = """#include <stdexcept>
+namespace own {
+cudaStream_t last;
+template <class T> __global__ void k(T *out, const T *in) { out[0] = in[0] + 1; }
+template <class T> void launch(T *out, const T *in, cudaStream_t stream)
+{
+#define LAUNCH(n) k<T><<<n, 1, 0, stream>>>(out, \\
+                                            in);
+    last = stream;
+    if (cudaMemcpyAsync(out, in, sizeof(T), cudaMemcpyDeviceToDevice, stream) != cudaSuccess)
+        throw std::runtime_error(cudaGetErrorString(cudaGetLastError()));
+    LAUNCH(1)
+}
+template void launch<int>(int *, const int *, cudaStream_t);
+}
+"""
+
+
+@needs_clang
+@pytest.mark.nojit
+def test_the_host_s_side_of_a_source_is_passed_over(tmp_path: Path) -> None:
+    """Its errors, variables, and launches of templates by macros; a kernel is called by its namespace."""
+    file = tmp_path / "k.cu"
+    file.write_text(HOST)
+    found = ran(cuda.cuda_kernel(file, "own::k", "int"), {"out": np.zeros(1, np.int32), "in": np.array([6], np.int32)})
+    assert found["out"].tolist() == [7]
+
+
 # ---- what is refused
 
 

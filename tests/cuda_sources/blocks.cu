@@ -29,6 +29,16 @@ __global__ void cleared(int *out, const int *in)
     held[me] = 0;
 }
 
+// As the first one, in memory whose size a launch says.
+__global__ void opened(int *out, const int *in)
+{
+    extern __shared__ __align__(16) int more[];
+    int me = threadIdx.x;
+    more[me] = in[me] * 2;
+    MEET;
+    out[me] = more[blockDim.x - 1 - me] + blockDim.x;
+}
+
 __global__ void shuffled(int *out, const int *in)
 {
     int value = in[threadIdx.x];
@@ -52,4 +62,34 @@ __global__ void summed(int *out, const int *in)
         sum += __shfl_xor_sync(~0u, sum, by);
     }
     out[threadIdx.x] = sum;
+}
+
+struct Masks {
+    int each[8];
+};
+
+// Lanes meet by masks; each gets what the next lane of the mask has brought.
+__global__ void met(int *out, Masks masks, int n)
+{
+    int me = threadIdx.x, sum = 0;
+    for (int i = 0; i < n; i++) {
+        int mask = masks.each[i];
+        if (mask >> me & 1) {
+            int next = me;
+            do next = (next + 1) % 3; while (!(mask >> next & 1));
+            sum = sum * 3 + __shfl_sync(mask, 10 * i + me, next);
+        }
+    }
+    out[me] = sum;
+}
+
+// Lane 0 writes what lane 1 reads; they may have met.
+__global__ void handed(int *out, Masks masks, int n)
+{
+    __shared__ int held[1];
+    int me = threadIdx.x;
+    if (me == 0) held[0] = 7;
+    if (masks.each[0] >> me & 1) __syncwarp(masks.each[0]);
+    if (me == 1) out[1] = held[0];
+    else out[me] = 0;
 }

@@ -168,18 +168,19 @@ class _Call:
         given = ["0", "0"]
         for i, operand in enumerate(of.operands[2:-1]):
             given[i] = yield from self._word(operand)
-        yield from self._met("", of.operands[-1], of.operands[1])
-        words = ", ".join(f"i64 {each}" for each in given)
+        met = yield from self._met("", of.operands[-1], of.operands[1])
         how = (ptx.SHUFFLES + ptx.MODES["vote"]).index(of.mode)
-        yield from self._called("learn", self._site("load"), f"i64 {how}", words, result=found)
+        words = [f"i64 {each}" for each in (how, *given, *met)]
+        yield from self._called("learn", self._site("load"), self._site("fail"), *words, result=found)
         yield from self._written(of.operands[0], found)
 
-    def _met(self, order: str, mask: str, brought: str) -> Iterator[str]:
-        """A request that all lanes of a mask make, who bring a word each."""
-        store = self._site("store_line", order=order)
-        sites = (self._site("quiet", named=True), store, self._site("poll", named=True), self._site("fail"))
+    def _met(self, order: str, mask: str, brought: str) -> Generator[str, None, tuple[str, str]]:
+        """A request that all lanes of a mask make, who bring a word each; mask and word."""
+        said = (self._site("quiet", named=True), self._site("store", named=True, order=order))
+        sites = (*said, self._site("store_line", order=order), self._site("poll", named=True), self._site("fail"))
         words = (yield from self._word(mask)), (yield from self._word(brought))
         yield from self._called("meet", *sites, *(f"i64 {each}" for each in words), f"i64 {int(bool(order))}")
+        return words
 
     # ---- calls and operands
 

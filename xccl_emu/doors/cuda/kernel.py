@@ -16,22 +16,23 @@ STACK_WORDS = 256
 """Words of its stack that a kernel may have live at a request, if nothing is said."""
 
 KEPT = tuple(f"xccl_{name}" for name in (
-    "thread", "block", "block_dim", "grid_dim", "rank", "ranks", "rank_bytes", "said", "barriers", "wrote",
+    "thread", "block", "block_dim", "grid_dim", "rank", "ranks", "rank_bytes", "said", "came", "wrote",
     "shared", "lanes", "meetings",
 ))  # fmt: skip
-"""Parameters in front of the kernel's own: who a thread is, where it says that it has come to a barrier, to how
-many it has come, to which ranks it has written, where its block's shared variables are, where lanes of its warps
-meet, and how often it has met others."""
-SIZE_BITS, RANKS_MOST, WARP = 20, 32, 32
-"""Bits of a size in a word that has three; ranks, which are bits of one; threads of a warp."""
-OUT_OF_SCOPE, PART_OF_WARP = 0xCD00, 0xCD01
+"""Parameters in front of the kernel's own: who a thread is, where it says that it has come to a barrier, how far it
+has come, to which ranks it has written, where its block's shared variables are, where lanes of its warps
+meet, and how often it has met each, two bits for a lane."""
+SIZE_BITS, RANKS_MOST, WARP, MET_BITS = 20, 32, 32, 8
+"""Bits of a size in a word that has three; ranks, which are bits of one; threads of a warp; bits of a count of its
+meetings."""
+OUT_OF_SCOPE, NOT_NAMED = 0xCD00, 0xCD01
 """Codes of stops (`launch.STOPS`)."""
 MEETING_BYTES, SHARED_MOST = 32, 1 << 20
-"""A thread's place at meetings: two lines, which take turns; and more bytes than any block shares."""
+"""A lane's place in a room of a meeting: two lines, which take turns; and more bytes than any block shares."""
 
 _NUMBERS = {
-    "SIZE_BITS": SIZE_BITS, "RANKS_MOST": RANKS_MOST, "WARP": WARP, "OUT_OF_SCOPE": OUT_OF_SCOPE,
-    "PART_OF_WARP": PART_OF_WARP, "MEETING_BYTES": MEETING_BYTES, "SHARED_MOST": SHARED_MOST,
+    "SIZE_BITS": SIZE_BITS, "RANKS_MOST": RANKS_MOST, "WARP": WARP, "MET_BITS": MET_BITS,
+    "OUT_OF_SCOPE": OUT_OF_SCOPE, "NOT_NAMED": NOT_NAMED, "MEETING_BYTES": MEETING_BYTES, "SHARED_MOST": SHARED_MOST,
 }  # fmt: skip
 """What the headers have to know."""
 _PARAM = re.compile(r".*?[\s*&](\w+)(?:\s*\[\w*\])?", re.DOTALL)
@@ -40,6 +41,7 @@ _OPENS = {
     "vectors": re.compile(r"ld\.(?:\w+\.)+v\d"),
 }
 """By a reading: matches names of what is read so, that is what is ordered for a block or a GPU, and polled vectors."""
+_FLAGS = ("-ffp-contract=off", "-fcxx-exceptions", "-fignore-exceptions")
 _INLINED = "#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)"
 
 
@@ -58,9 +60,9 @@ class CudaKernel(foreign.CKernel):
 
     language = heads.CUDA
 
-    def __init__(self, file: Path, name: str, template: str, build: Build, stack_words: int) -> None:
-        super().__init__(file, name, stack_words)
-        self.build, self._template = build, template
+    def __init__(self, file: Path, called: str, build: Build, stack_words: int) -> None:
+        super().__init__(file, called.partition("<")[0].rpartition("::")[2], stack_words)
+        self.build, self._called = build, called
         self._read = dict[tuple[str, str], CudaKernel]()
 
     def read(self, bench: Bench) -> "CudaKernel":
@@ -71,9 +73,8 @@ class CudaKernel(foreign.CKernel):
         )
         if (scopes, vectors) == self.build.read:
             return self
-        other = CudaKernel(
-            self.file, self.name, self._template, self.build._replace(read=(scopes, vectors)), self.stack_words
-        )
+        build = self.build._replace(read=(scopes, vectors))
+        other = CudaKernel(self.file, self._called, build, self.stack_words)
         return self._read.setdefault((scopes, vectors), other)
 
     @property
@@ -98,7 +99,7 @@ class CudaKernel(foreign.CKernel):
         """The expression that calls the kernel."""
         own = range(first + len(KEPT), first + len(self.params))
         given = ", ".join(f"xccl_argument{{{arguments}[{i}]}}" for i in own)
-        return f"{self.name}{self._template}({given})"
+        return f"{self._called}({given})"
 
     def _unit(self) -> compiler.Unit:
         words = ", ".join(name.upper() for name in KEPT)
@@ -110,17 +111,22 @@ class CudaKernel(foreign.CKernel):
         known += [f"#define XCCL_IS_WHOLE {int(self.is_whole)}", '#include "xccl_cuda.h"']
         known += [_INLINED, '#include "cuda_runtime.h"']
         known += [f"#define {name} {value}" for name, value in self.build.defines.items()]
-        flags = ("-ffp-contract=off", *(f"-I{each}" for each in (INCLUDE, *self.build.include)))
+        flags = (*_FLAGS, *(f"-I{each}" for each in (INCLUDE, *self.build.include)))
         return compiler.Unit(
             (self.file,), self.name, len(self.params), f"{self.call('arguments', 0)}; xccl_returned(0);",
             self.stack_words, before="#pragma clang attribute pop", head="\n".join(known), flags=flags,
             kept=len(KEPT), follows=LOWERING,
         )  # fmt: skip
 
-    @property
-    def shared_bytes(self) -> int:
-        """Bytes of the shared variables of a block."""
-        return self._made[0].shared_bytes
+    def shared_bytes(self, more: int = 0) -> int:
+        """Bytes of the shared variables of a block, with the bytes of those whose size a launch says.
+
+        Raises ConfigError for none if the kernel has such ones, and for fewer than none.
+        """
+        made = self._made[0]
+        if more < made.is_shared_open:
+            raise ConfigError("shared", more, f"must be the bytes of what is `extern __shared__` in {self.name}")
+        return made.shared_bytes + more
 
     def before(self, kernels: tuple[foreign.CKernel, ...], counted: bool) -> foreign.CKernel:
         """Raises KernelError: a stream of launches is not there yet."""
@@ -138,7 +144,7 @@ def cuda_kernel(
     Parameters
     ----------
     file: the source; as a rule ``Path(__file__).with_name("all_reduce.cu")``.
-    name: of a ``__global__`` function in it.
+    name: of a ``__global__`` function in it, after its namespaces: ``"vllm::cross_device_reduce_1stage"``.
     template: its arguments if it is a template, for example ``"float, 2"``.
     defines: macros in front of the source.
     stack_words: words of 8 bytes of its stack that may be live at a request; they are registers of each core.
@@ -149,6 +155,6 @@ def cuda_kernel(
     """
     if not isinstance(stack_words, int) or stack_words < 1:
         raise ConfigError("stack_words", stack_words, "must be a whole number from 1 on")
-    given = f"<{template}>" if template else ""
+    called = f"{name}<{template}>" if template else name
     build = Build(dict(defines or {}), compiler.folders(include))
-    return CudaKernel(Path(file).absolute(), name, given, build, stack_words)
+    return CudaKernel(Path(file).absolute(), called, build, stack_words)

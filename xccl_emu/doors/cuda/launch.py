@@ -1,7 +1,7 @@
 """Launches of kernels in CUDA C++: ranks are dies, the threads of a block are the cores of a group."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,11 @@ from xccl_emu.base.options import whole
 from xccl_emu.doors.cuda.kernel import (
     KEPT,
     MEETING_BYTES,
+    NOT_NAMED,
     OUT_OF_SCOPE,
-    PART_OF_WARP,
     RANKS_MOST,
     SIZE_BITS,
+    WARP,
     CudaKernel,
 )
 from xccl_emu.lang.foreign.image import constant
@@ -25,9 +26,11 @@ from xccl_emu.protocol.regions import Region
 
 SIZES = 3
 """The sizes of a grid or a block are x, y and z."""
+WORD_BYTES = 8
+"""An atomic of fewer bytes swaps the word around it."""
 STOPS = {
     OUT_OF_SCOPE: "an access of a scope that is smaller than the system, to memory of another rank",
-    PART_OF_WARP: "lanes of a warp meet, and a mask leaves some of the warp's threads out",
+    NOT_NAMED: "lanes of a warp meet, and a mask does not name its own lane, or one from which this lane reads",
 }
 """What the headers stop a run with, as `Bench.stop` takes it."""
 
@@ -60,7 +63,7 @@ class Gpus:
 
     def launch(
         self, kernel: CudaKernel, rank: int, args: Mapping[str, Any], grants: Sequence[Grant],
-        grid: Sizes = 1, block: Sizes = 1,
+        grid: Sizes = 1, block: Sizes = 1, shared: int = 0,
     ) -> list[Launch]:  # fmt: skip
         """Launch a kernel on a rank; all blocks of the grid run at once.
 
@@ -70,6 +73,7 @@ class Gpus:
             a struct, as ``bytes`` or a NumPy array.
         grants: what each thread may touch.
         grid, block: how many blocks, and threads of a block: x, or (x, y) or (x, y, z).
+        shared: bytes of a block's ``extern __shared__`` variables.
 
         Raises ConfigError as `Pod.launch` does, and for a grid, a block, or shared memory of the kernel that is larger
         than the pod has room for.
@@ -80,9 +84,9 @@ class Gpus:
             self.bench.assumes(RELIES_ON)
         for code, meaning in STOPS.items():
             self.bench.stop(code, meaning)
-        if kernel.shared_bytes > self.shared.nbytes:
-            why = f"{kernel.name} shares {kernel.shared_bytes} in a block"
-            raise ConfigError("shared_bytes", self.shared.nbytes, why)
+        shares = kernel.shared_bytes(whole("shared", shared))
+        if shares > self.shared.nbytes:
+            raise ConfigError("shared_bytes", self.shared.nbytes, f"{kernel.name} shares {shares} in a block")
         blocks, grid_word = _sizes("grid", grid, self.blocks)
         threads, block_word = _sizes("block", block, self.threads)
         spec = self.pod.spec
@@ -99,10 +103,15 @@ class Gpus:
                     **given, "xccl_block": number, "xccl_thread": list(range(threads)),
                     "xccl_shared": self.shared.at(rank, number), "xccl_lanes": self.lanes.at(rank, number),
                 },
-                [*leave, self.shared.grant(rank, "rw", number), self.lanes.grant(rank, "rw", number)],
+                [*leave, self._shared(rank, number, shares), self.lanes.grant(rank, "rw", number)],
             )
             for number in range(blocks)
         ]  # fmt: skip
+
+    def _shared(self, rank: int, block: int, nbytes: int) -> Grant:
+        """Leave for the threads of a block to touch what they share: whole words, as atomics of 4 bytes do."""
+        room = self.shared.grant(rank, "rw", block)
+        return replace(room, end=room.start + -(-nbytes // WORD_BYTES) * WORD_BYTES)
 
 
 def gpus(
@@ -118,7 +127,7 @@ def gpus(
         raise ConfigError("ranks", len(regions.dies), f"must be {RANKS_MOST} at most")
     said = regions.meta("said", 8 * len(regions.dies) * blocks * threads)
     shared = regions.managed("shared", max(shared_bytes, 1), blocks)
-    lanes = regions.meta("lanes", MEETING_BYTES * threads, blocks)
+    lanes = regions.meta("lanes", MEETING_BYTES * threads * min(threads, WARP), blocks)
     pod = regions.pod(bench, app_bytes=app_bytes, ub_bytes=32, cores=blocks * threads)
     return Gpus(bench, pod, blocks, threads, said, shared, lanes)
 

@@ -24,10 +24,15 @@ INCLUDE = Path(__file__).with_name("include")
 
 _CONSTRAINT = re.compile(r'"([=+&]*)[hlfdq]"(?=\s*\()')
 _HEAD = re.compile(r"define .*@(\w+)\((.*)\)")
-_LINKAGE = re.compile(r"(?<=define )(?:(?:linkonce_odr|weak_odr|dso_local|hidden|internal) )*(?!.*@xccl_body\()")
+_SCOPE = r"(?:(?:linkonce_odr|weak_odr|dso_local|hidden|internal) )*"
+_LINKAGE = re.compile(rf"(?<=define ){_SCOPE}(?!.*@xccl_body\()")
+_VARIABLE = re.compile(rf"(@\S+ = ){_SCOPE}(?=global )")
 _BYVAL = re.compile(r"ptr [^,]*\bbyval\([^)]*\)[^,]* (%\w+)")
 _MADE = re.compile(rf"\s*(\S+) = (?:alloca\b|getelementptr\b.*?, ptr ({VALUE})(?:,|$))")
-_SHARED = 'section "xccl_shared"'
+_SHARED = ('section "xccl_shared"', image.SHARED_DYNAMIC)
+_SHARED_OPEN = re.compile(r"extern static __attribute__\(\(section\(\"xccl_shared\"\)\)\)([^;]*);")
+_LAUNCH = re.compile(r"\b\w+\s*<[^<>;{}]*>\s*<<<[^;]*?>>>\s*\([^;]*\)(?=\s*;)")
+"""A launch of a template; `compiler` drops others."""
 _CONSTANT = re.compile(r"(@\S+) = .*\bconstant\b")
 _LOAD = re.compile(rf"\s*(\S+) = load (volatile )?({TYPE}), ptr ({VALUE}), align \d+(?=,|$)")
 _STORE = re.compile(rf"\s*store (?:volatile )?({TYPE}) ({VALUE}), ptr ({VALUE}), align \d+(?=,|$)")
@@ -41,8 +46,12 @@ _ATOMIC = re.compile(r"\s*(?:\S+ = )?(?:atomicrmw|cmpxchg|fence|load atomic|stor
 
 
 def compiled(text: str) -> str:
-    """The text of a source without PTX's kinds of registers, which no other processor has: their types say as much."""
-    return _CONSTRAINT.sub(r'"\1r"', text)
+    """The text of a source without PTX's kinds of registers, which no other processor has: their types say as much.
+
+    All shared variables whose size a launch says have one name for the linker, as they have one place.
+    """
+    text = _LAUNCH.sub(lambda found: "\n" * found[0].count("\n"), text)
+    return _SHARED_OPEN.sub(rf'extern\1 __asm__("{image.SHARED_DYNAMIC}");', _CONSTRAINT.sub(r'"\1r"', text))
 
 
 def lowered(ir: str, source: str) -> str:
@@ -65,18 +74,24 @@ class _Lowered(rewriting.Module):
     def lines(self) -> Iterator[str]:
         """The lines of the module; sites are at its end."""
         constants = {match[1] for row in self.rows if (match := _CONSTANT.match(row))}
-        has_shared = any(row.startswith("@") and _SHARED in row for row in self.rows)
-        is_ours = False
+        has_shared = any(row.startswith("@") and any(each in row for each in _SHARED) for row in self.rows)
+        is_ours = is_called = has_release = False
         for row in self.rows:
-            if row.startswith("declare ") and "@xccl_has_shared()" in row:
-                row = f"define internal i64 @xccl_has_shared() alwaysinline {{ ret i64 {int(has_shared)} }}"
+            if row.startswith("declare ") and "@xccl_has_" in row:
+                continue
             if head := _HEAD.match(row):
                 self.own, is_ours = constants | {*_BYVAL.findall(head[2])}, head[1].startswith("xccl_ours_")
                 row = _LINKAGE.sub("internal ", row)  # what is inlined everywhere, and its sites, fall away
+                is_called = head[1] == "xccl_body"  # where all that the kernel calls is inlined
+            row = _VARIABLE.sub(r"\1internal ", row)  # so do variables of the host
             if is_ours or not row.startswith("  ") or row.lstrip().startswith("#"):
                 yield row
             else:
-                yield from self._instruction(row)
+                made = [*self._instruction(row)]
+                has_release |= is_called and any("@xccl_ours_publish(" in each for each in made)
+                yield from made
+        for what, is_there in (("shared", has_shared), ("release", has_release)):
+            yield f"define internal i64 @xccl_has_{what}() alwaysinline {{ ret i64 {int(is_there)} }}"
         yield from self.site_records()
 
     def _instruction(self, row: str) -> Iterator[str]:

@@ -30,6 +30,8 @@ _LOWEST_WORD, _PROTECT_WORD, _SET_DEFAULT_WORD, _PREVIOUS_WORD = range(7, 11)
 """Offsets of the words at `TOP`, as `struct control` has them."""
 
 _FIRST, _SLOT_BYTES, _SLOTS = 0x6100_0000_0000, 1 << 22, 1 << 20
+SHARED_DYNAMIC = "xccl_shared_dynamic"
+"""Name of all shared variables whose size a launch says: `image.ld` has it where one is used."""
 CONSTANTS = _FIRST + _SLOT_BYTES * _SLOTS
 """Where `constant` begins to put bytes."""
 _Record = TypeVar("_Record", bound=ctypes.Structure)
@@ -122,8 +124,14 @@ class Image:
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of what the threads of a block share."""
-        return self.symbols["xccl_shared_end"] - self.symbols["xccl_shared_begin"]
+        """Bytes of what the threads of a block share, up to where that begins whose size a launch says."""
+        end = self.symbols.get(SHARED_DYNAMIC, self.symbols["xccl_shared_end"])
+        return end - self.symbols["xccl_shared_begin"]
+
+    @property
+    def is_shared_open(self) -> bool:
+        """Return whether a launch says how much more they share."""
+        return SHARED_DYNAMIC in self.symbols
 
     @property
     def writable(self) -> list[str]:

@@ -4,6 +4,7 @@
  */
 #pragma once
 #include "xccl_cuda.h"
+#include "xccl_host.h"
 
 #define __global__
 #define __device__
@@ -14,7 +15,7 @@
 #define __shared__ static __attribute__((section("xccl_shared")))
 #define __launch_bounds__(...)
 #define __grid_constant__
-#define __align__(n) alignas(n)
+#define __align__(n) __attribute__((aligned(n)))
 
 struct dim3 {
     unsigned x = 1, y = 1, z = 1;

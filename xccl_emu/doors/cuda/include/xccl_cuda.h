@@ -2,9 +2,8 @@
 #pragma once
 #include "xccl_emu.h"
 #include <stddef.h>
+#include <string.h>
 
-extern "C" void *memcpy(void *to, const void *from, size_t n);
-extern "C" void *memset(void *to, int byte, size_t n);
 extern "C" int64_t xccl_kept(int64_t word);
 extern "C" void xccl_keep(int64_t word, int64_t value);
 
@@ -126,8 +125,13 @@ XCCL_OURS_INLINED void xccl_ours_fill(const xccl_site *store, void *to, uint8_t 
 
 /* ---- order.  What is ordered for a block or a GPU alone, by barriers or by scopes, is either so for all ranks
  * (XCCL_IS_WIDE), or makes nothing visible.  Then a thread says at a barrier, by strong writes, which its earlier writes
- * to that rank do not come after, that it has come there, and where it has written.  What publishes waits for these
- * words of its block, then for its own writes. */
+ * to that rank do not come after, that it has come there, and where it has written; so it does where its whole warp
+ * meets in order, if anything publishes.  What publishes waits for these words of its block, then for its own writes.
+ * How far a thread has come is its barriers, then its warp's meetings since: lanes of a warp come to both in one order,
+ * and threads of other warps are awaited at barriers alone.  Meetings beyond what the count holds are not awaited. */
+
+extern "C" int64_t xccl_has_release(void);
+static inline int64_t xccl_at_barrier(int64_t came) { return came & -(1ll << XCCL_MET_BITS); }
 
 static inline int64_t xccl_said(int64_t rank, int64_t thread) {
     int64_t threads = xccl_count(xccl_kept(XCCL_BLOCK_DIM)), block = xccl_kept(XCCL_BLOCK);
@@ -142,12 +146,24 @@ static inline void xccl_await_said(const xccl_site *poll, int64_t at) {
             xccl_ask(poll, XCCL_OP_POLL, xccl_said(xccl_kept(XCCL_RANK), thread), XCCL_CMP_GE, at, 8, -1, 0);
 }
 
+/* Say how far this thread has come, on its rank and on all others where it has written. */
+static inline void xccl_say(const xccl_site *store, int64_t came) {
+    int64_t me = xccl_kept(XCCL_THREAD), here = xccl_kept(XCCL_RANK);
+    int64_t ranks = xccl_kept(XCCL_WROTE) & ~(1ll << here), word = came << XCCL_RANKS_MOST | ranks;
+    xccl_keep(XCCL_CAME, came);
+    xccl_ask(store, XCCL_OP_STORE, xccl_said(here, me), word, 8, 0, 0, 0);
+    for (int64_t rank = 0; ranks >> rank; rank++)
+        if (ranks >> rank & 1) xccl_ask(store, XCCL_OP_STORE, xccl_said(rank, me), word, 8, 0, 0, 0);
+}
+
 XCCL_OURS void xccl_ours_publish(const xccl_site *poll, const xccl_site *quiet, int64_t is_for_all) {
     if (!is_for_all && !XCCL_IS_WIDE) return;
 #if !XCCL_IS_WIDE
-    int64_t barriers = xccl_kept(XCCL_BARRIERS), at = barriers << XCCL_RANKS_MOST;
-    for (int64_t thread = 0; barriers && thread < xccl_count(xccl_kept(XCCL_BLOCK_DIM)); thread++) {
-        if (thread == xccl_kept(XCCL_THREAD)) continue;
+    int64_t came = xccl_kept(XCCL_CAME), me = xccl_kept(XCCL_THREAD);
+    for (int64_t thread = 0; came && thread < xccl_count(xccl_kept(XCCL_BLOCK_DIM)); thread++) {
+        int64_t at = thread / XCCL_WARP == me / XCCL_WARP ? came : xccl_at_barrier(came);
+        if (thread == me || !at) continue;
+        at <<= XCCL_RANKS_MOST;
         int64_t said = xccl_said(xccl_kept(XCCL_RANK), thread);
         int64_t word = xccl_ask(poll, XCCL_OP_POLL, said, XCCL_CMP_GE, at, 8, -1, 0);
         int64_t ranks = word & ((1ll << XCCL_RANKS_MOST) - 1); /* it may have come to a later barrier */
@@ -164,49 +180,70 @@ XCCL_OURS void xccl_ours_barrier(const xccl_site *store, const xccl_site *quiet,
 #if XCCL_IS_WIDE
     xccl_ask(quiet, XCCL_OP_QUIET, 0, 0, 0, 0, 0, 0);
 #else
-    int64_t barriers = xccl_kept(XCCL_BARRIERS) + 1, me = xccl_kept(XCCL_THREAD), here = xccl_kept(XCCL_RANK);
-    xccl_keep(XCCL_BARRIERS, barriers);
-    int64_t ranks = xccl_kept(XCCL_WROTE) & ~(1ll << here), word = barriers << XCCL_RANKS_MOST | ranks;
-    xccl_ask(store, XCCL_OP_STORE, xccl_said(here, me), word, 8, 0, 0, 0);
-    for (int64_t rank = 0; ranks >> rank; rank++)
-        if (ranks >> rank & 1) xccl_ask(store, XCCL_OP_STORE, xccl_said(rank, me), word, 8, 0, 0, 0);
+    int64_t came = xccl_at_barrier(xccl_kept(XCCL_CAME)) + (1 << XCCL_MET_BITS);
+    xccl_say(store, came);
 #endif
     int64_t phase = xccl_ask(arrive, XCCL_OP_ARRIVE, 0, 0, 0, 0, 0, 0);
     xccl_ask(await, XCCL_OP_AWAIT_GROUP, phase, 0, 0, 0, 0, 0);
 #if !XCCL_IS_WIDE
-    if (xccl_has_shared()) xccl_await_said(poll, barriers << XCCL_RANKS_MOST); /* it is for the block alone */
+    if (xccl_has_shared()) xccl_await_said(poll, came << XCCL_RANKS_MOST); /* it is for the block alone */
 #endif
 }
 
-/* ---- warps: each thread writes a word and how many meetings it has been to, at once, and awaits all others of its
- * warp.  Two lines take turns: who comes to the meeting after the next has been to the next, as all others. */
+/* ---- warps: lanes meet in rooms, one of each two lanes, and one of all for a mask that names all.  To each room of a
+ * meeting a lane writes a word, the mask, and how often it has been there, at once; then it awaits the same from the
+ * others of its mask.  Two lines take turns: a lane comes to a room for the next time but one after all others have been
+ * there for the next time, so they have read what it overwrites, and two bits of a count are enough.  Lanes whose masks
+ * differ await each other for ever. */
 
-static inline int64_t xccl_met_at(int64_t thread) {
-    return xccl_kept(XCCL_LANES) + thread * XCCL_MEETING_BYTES + 16 * (xccl_kept(XCCL_MEETINGS) & 1);
-}
 static inline int64_t xccl_first_lane(void) { return xccl_kept(XCCL_THREAD) / XCCL_WARP * XCCL_WARP; }
+static inline int64_t xccl_lanes_upto(int64_t count) { return count < XCCL_WARP ? count : XCCL_WARP; }
 static inline int64_t xccl_lane_count(void) {
-    int64_t left = xccl_count(xccl_kept(XCCL_BLOCK_DIM)) - xccl_first_lane();
-    return left < XCCL_WARP ? left : XCCL_WARP;
+    return xccl_lanes_upto(xccl_count(xccl_kept(XCCL_BLOCK_DIM)) - xccl_first_lane());
+}
+static inline int64_t xccl_met(int64_t room) { return xccl_kept(XCCL_MEETINGS) >> 2 * room & 3; }
+/* The line of a lane in its room with another one, or with itself: that is where it meets all. */
+static inline int64_t xccl_met_at(int64_t lane, int64_t other, int64_t count) {
+    int64_t most = xccl_lanes_upto(xccl_count(xccl_kept(XCCL_BLOCK_DIM)));
+    return xccl_kept(XCCL_LANES) + ((xccl_first_lane() + lane) * most + other) * XCCL_MEETING_BYTES + 16 * (count & 1);
 }
 
-XCCL_OURS_INLINED void xccl_ours_meet(const xccl_site *quiet, const xccl_site *store, const xccl_site *poll,
-                                      const xccl_site *fail, int64_t mask, int64_t word, int64_t orders) {
-    int64_t all = (1ll << xccl_lane_count()) - 1, first = xccl_first_lane(), me = xccl_kept(XCCL_THREAD);
-    if ((mask & all) != all) xccl_ask(fail, XCCL_OP_FAIL, XCCL_PART_OF_WARP, mask & all, 0, 0, 0, 0);
+XCCL_OURS_INLINED void xccl_ours_meet(const xccl_site *quiet, const xccl_site *say, const xccl_site *store,
+                                      const xccl_site *poll, const xccl_site *fail, int64_t mask, int64_t word,
+                                      int64_t orders) {
+    int64_t all = (1ll << xccl_lane_count()) - 1, lane = xccl_kept(XCCL_THREAD) - xccl_first_lane(), named = mask & all;
+    if (!(named >> lane & 1)) xccl_ask(fail, XCCL_OP_FAIL, XCCL_NOT_NAMED, named, 0, 0, 0, 0);
     if (XCCL_IS_WIDE && orders) xccl_ask(quiet, XCCL_OP_QUIET, 0, 0, 0, 0, 0, 0);
-    int64_t meeting = xccl_kept(XCCL_MEETINGS) + 1;
-    xccl_keep(XCCL_MEETINGS, meeting);
-    xccl_ask(store, XCCL_OP_STORE_LINE, xccl_met_at(me), word, meeting, 0, 0, 0);
-    for (int64_t lane = 0; lane < xccl_lane_count(); lane++)
-        if (first + lane != me)
-            xccl_ask(poll, XCCL_OP_POLL, xccl_met_at(first + lane) + 8, XCCL_CMP_GE, meeting, 8, -1, 0);
+    int64_t came = xccl_kept(XCCL_CAME) + 1;
+    if (!XCCL_IS_WIDE && orders && named == all && xccl_has_release() && came != xccl_at_barrier(came))
+        xccl_say(say, came);
+    int64_t rooms = named == all ? 1ll << lane : named & ~(1ll << lane);
+    for (int64_t room = 0; rooms >> room; room++) {
+        if (!(rooms >> room & 1)) continue;
+        int64_t count = xccl_met(room) + 1 & 3, others = ~(3ll << 2 * room);
+        xccl_keep(XCCL_MEETINGS, (xccl_kept(XCCL_MEETINGS) & others) | count << 2 * room);
+        xccl_ask(store, XCCL_OP_STORE_LINE, xccl_met_at(lane, room, count), word, count << XCCL_WARP | named, 0, 0, 0);
+    }
+    for (int64_t other = 0; named >> other; other++) {
+        if (other == lane || !(named >> other & 1)) continue;
+        int64_t count = xccl_met(named == all ? lane : other), room = named == all ? other : lane;
+        int64_t at = xccl_met_at(other, room, count) + 8;
+        xccl_ask(poll, XCCL_OP_POLL, at, XCCL_CMP_EQ, count << XCCL_WARP | named, 8, -1, 0);
+    }
 }
 
-/* What a lane has brought to the last meeting, by a shuffle of PTX, or who has brought something. */
-XCCL_OURS int64_t xccl_ours_learn(const xccl_site *load, int64_t how, int64_t by, int64_t clamp) {
-    int64_t first = xccl_first_lane(), lane = xccl_kept(XCCL_THREAD) - first, n = xccl_lane_count(), found = 0;
+/* What a lane has brought to the last meeting of a mask, by a shuffle of PTX, or who has brought something. */
+static inline int64_t xccl_brought(const xccl_site *load, int64_t from, int64_t named, int64_t word) {
+    int64_t lane = xccl_kept(XCCL_THREAD) - xccl_first_lane(), is_of_all = named == (1ll << xccl_lane_count()) - 1;
+    if (from == lane) return word;
+    int64_t at = xccl_met_at(from, is_of_all ? from : lane, xccl_met(is_of_all ? lane : from));
+    return xccl_ask(load, XCCL_OP_LOAD, at, 8, 0, 0, 0, 0);
+}
+XCCL_OURS int64_t xccl_ours_learn(const xccl_site *load, const xccl_site *fail, int64_t how, int64_t by, int64_t clamp,
+                                  int64_t mask, int64_t word) {
+    int64_t lane = xccl_kept(XCCL_THREAD) - xccl_first_lane(), n = xccl_lane_count(), found = 0;
     int64_t segment = clamp >> 8 & 31, low = lane & segment, high = low | (clamp & 31 & ~segment), from = lane;
+    int64_t named = mask & ((1ll << n) - 1);
     switch (how) {
     case XCCL_LEARN_idx: from = low | (by & 31 & ~segment); break;
     case XCCL_LEARN_up: from = lane - (by & 31); break;
@@ -214,11 +251,12 @@ XCCL_OURS int64_t xccl_ours_learn(const xccl_site *load, int64_t how, int64_t by
     case XCCL_LEARN_bfly: from = lane ^ (by & 31); break;
     default:
         for (int64_t each = 0; each < n; each++)
-            found |= int64_t(xccl_ask(load, XCCL_OP_LOAD, xccl_met_at(first + each), 8, 0, 0, 0, 0) != 0) << each;
+            if (named >> each & 1) found |= int64_t(xccl_brought(load, each, named, word) != 0) << each;
         return found;
     }
-    bool is_there = how == XCCL_LEARN_up ? from >= high : from <= high;
-    return xccl_ask(load, XCCL_OP_LOAD, xccl_met_at(first + (is_there && from < n ? from : lane)), 8, 0, 0, 0, 0);
+    bool is_there = (how == XCCL_LEARN_up ? from >= high : from <= high) && from < n;
+    if (is_there && !(named >> from & 1)) xccl_ask(fail, XCCL_OP_FAIL, XCCL_NOT_NAMED, named, 0, 0, 0, 0);
+    return xccl_brought(load, is_there ? from : lane, named, word);
 }
 
 /* A scope that is smaller than the system holds no thread of another rank. */
