@@ -3,12 +3,13 @@
 A program depends on a seed and its number alone.
 """
 
+from dataclasses import replace
 from random import Random
 
 from xccl_emu.guards.campaign import generate
 from xccl_emu.guards.campaign.interpreter import SIZE_MAX
-from xccl_emu.guards.campaign.programs import Small, program
-from xccl_emu.lang.requests import ORDERS
+from xccl_emu.guards.campaign.programs import LOOSE, Small, program
+from xccl_emu.lang.requests import NO_ACQUIRE, ORDERS
 
 _WORDS = ("0.0", "0.4", "m0.4", "m0.6", "e.0", "e.1", "1.4", "m1.0", "m1.4")
 """``m0.4`` to ``m0.7`` are the last bytes of die 0, and ``e.0`` begins die 1."""
@@ -43,6 +44,14 @@ def _messages(rng: Random) -> Small:
         programs, cores_per_die=rng.choice((1, 2)), dies=2, atomic_bytes=rng.choice(_UNITS),
         fresh=rng.random() < 0.1, asks=asks if rng.random() < 0.3 else {},
     )  # fmt: skip
+
+
+def loose(seed: int, number: int) -> Small:
+    """A program, most often of messages, in which some reads do not acquire, and some quiets let none acquire."""
+    rng = Random(f"model/loose/{seed}/{number}")
+    small = _messages(rng) if rng.random() < 0.8 else draw(seed, number)
+    asks = {name: NO_ACQUIRE for name in LOOSE if rng.random() < (0.3 if name == "quiet0" else 0.7)}
+    return replace(small, asks={**asks, **small.asks})
 
 
 def _flag(core: int) -> str:
