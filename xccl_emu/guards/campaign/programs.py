@@ -59,9 +59,9 @@ ASKING = {
 }
 """Sites of the interpreter that may ask for something: ``store0`` is the site of the first kind of store, and so on."""
 WRITING = {name: number for name, number in ASKING.items() if interpret.sites[number].operation in ASK_FOR_ORDER}
-"""Those that write."""
+"""Sites that write."""
 LOOSE = tuple(name for name, number in ASKING.items() if NO_ACQUIRE in orders_of(interpret.sites[number].operation))
-"""Those that may ask not to acquire."""
+"""Names of those that may ask not to acquire."""
 
 Words = tuple[int, ...]
 Outcome = Words | frozenset[Words]

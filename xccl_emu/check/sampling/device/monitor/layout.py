@@ -212,10 +212,10 @@ WANTED, N_WANTED = 98, 99
 """Says where first byte and end are of each range that is to hold something at the end; and counts these."""
 
 PENDING, PENDING_ROWS = 100, 101
-"""Is 1 if some reads do not acquire; then says where two rows are for each core: what these have seen and no quiet has
-made known to it, and by which site."""
+"""Holds 1 if some reads do not acquire; then says where two rows are for each core: what these have seen, and at which
+sites."""
 V_SEEN = 102
-"""Of a race, the site + 1 of such a read, by which the later access would know of the earlier one; else 0."""
+"""Holds for a race the site + 1 of such a read, if by it the later access would know of the earlier one; else 0."""
 
 HEADER = 103
 
