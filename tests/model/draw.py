@@ -8,7 +8,7 @@ from random import Random
 
 from xccl_emu.guards.campaign import generate
 from xccl_emu.guards.campaign.interpreter import SIZE_MAX
-from xccl_emu.guards.campaign.programs import LOOSE, Small, program
+from xccl_emu.guards.campaign.programs import DATA, LOOSE, WITH_WORD, Instruction, Small, program
 from xccl_emu.lang.requests import NO_ACQUIRE, ORDERS
 
 _WORDS = ("0.0", "0.4", "m0.4", "m0.6", "e.0", "e.1", "1.4", "m1.0", "m1.4")
@@ -47,11 +47,26 @@ def _messages(rng: Random) -> Small:
 
 
 def loose(seed: int, number: int) -> Small:
-    """A program, most often of messages, in which some reads do not acquire, and some quiets let none acquire."""
+    """A program, most often of messages, in which some reads do not acquire, and some quiets let none acquire.
+
+    Some flags are in the managed area, where unordered writes are a race.
+    """
     rng = Random(f"model/loose/{seed}/{number}")
     small = _messages(rng) if rng.random() < 0.8 else draw(seed, number)
     asks = {name: NO_ACQUIRE for name in LOOSE if rng.random() < (0.3 if name == "quiet0" else 0.7)}
-    return replace(small, asks={**asks, **small.asks})
+    flags = DATA * (rng.random() < 0.5)
+    programs = tuple(tuple(more for i in one for more in _loosened(rng, i, flags)) for one in small.programs)
+    return replace(small, programs=tuple(one[:SIZE_MAX] for one in programs), asks={**asks, **small.asks})
+
+
+def _loosened(rng: Random, one: Instruction, flags: int) -> list[Instruction]:
+    """An instruction, with its flag moved, and most often something behind what waits for one."""
+    is_flag = one.name in WITH_WORD and one.name != "signal" and one.a in (0, 12)
+    moved = replace(one, a=one.a | flags) if is_flag else one
+    if one.name != "ge":
+        return [moved]
+    behind = rng.choice(([Instruction("quiet")], [], [Instruction("store", moved.a, 2)], [Instruction("put", moved.a, 2)]))
+    return [moved, *behind]
 
 
 def _flag(core: int) -> str:

@@ -88,6 +88,12 @@ class Instruction:
         words = [self.a] if self.name in WITH_WORD else []
         return words + ([self.b | DATA * (self.name == "dma_data")] if self.name in WITH_TARGET else [])
 
+    @property
+    def reads(self) -> bool:
+        """Return whether its scalar unit reads memory."""
+        does = INSTRUCTIONS[self.name]
+        return any(f"lang.{name}" in does for name in ("load", "poll", "atomic", "compare"))
+
     def code(self) -> int:
         """Return it as bits, the operation lowest."""
         a, b = OPERATION_BITS, OPERATION_BITS + A_BITS
@@ -195,6 +201,19 @@ class Small:
         options = len(self.memory) + len(self.without) + len(self.asks) + (self.atomic_bytes != 32) + self.scalar_cache
         options += (self.launched != 0) + self.cpu + self.flags + len(self.gives_up)
         return 4 * instructions + 2 * len(self.programs) + self.n_dies + options
+
+    @property
+    def acquiring(self) -> "Small":
+        """Return the same program, in which every read acquires."""
+        return replace(self, asks={name: order for name, order in self.asks.items() if order != NO_ACQUIRE})
+
+    @property
+    def with_quiets(self) -> "Small | None":
+        """Return it with a quiet after each read, by which that acquires; None if that is too long."""
+        quiet = Instruction("quiet")
+        longer = tuple(tuple(i for one in each for i in (one, quiet)[: 1 + one.reads]) for each in self.programs)
+        asks = {name: order for name, order in self.asks.items() if not name.startswith("quiet")}
+        return replace(self, programs=longer, asks=asks) if max(map(len, longer)) <= SIZE_MAX else None
 
     @property
     def spins(self) -> bool:
