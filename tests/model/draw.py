@@ -65,8 +65,8 @@ def _loosened(rng: Random, one: Instruction, flags: int) -> list[Instruction]:
     moved = replace(one, a=one.a | flags) if is_flag else one
     if one.name != "ge":
         return [moved]
-    behind = rng.choice(([Instruction("quiet")], [], [Instruction("store", moved.a, 2)], [Instruction("put", moved.a, 2)]))
-    return [moved, *behind]
+    behind = [[Instruction("quiet")], *([Instruction(name, moved.a, 2)] for name in ("store", "put")), []]
+    return [moved, *rng.choice(behind)]
 
 
 def _flag(core: int) -> str:
