@@ -195,3 +195,10 @@ def test_what_a_request_cannot_ask_for_is_refused(text: str, known: str) -> None
     refused = kernel_of("refused", f"def refused(at):\n    yield {text}\n", {"lang": lang})
     with pytest.raises(KernelError, match=f"must be one of {known}"):
         _ = refused.sites
+
+
+def test_a_fault_makes_no_proof_of_it() -> None:
+    """What a stop of a die adds is judged by the search too, and schedules are drawn all the same."""
+    stopped = check(Given(take_fenced), policy="exhaustive", fault="stop:die0")
+    assert (stopped.verdict, stopped.reason.startswith(IF_ALL_ACQUIRE)) == (NO_VIOLATION, True)
+    assert stopped.schedules == 1000

@@ -93,7 +93,7 @@ def _told(race: Race | None) -> str:
     """The two accesses of a race, for whoever looks at a difference."""
     if race is None:
         return ""
-    sides = [access for access in race if access is not None]
+    sides = [access for access in race[:2] if access is not None]
     return "; ".join(["", *(f"{a.engine} {'writes' if a.writes else 'reads'} {a.first}..{a.behind}" for a in sides)])
 
 

@@ -141,7 +141,7 @@ def check(
     )
     judge = _sampled if policy != "exhaustive" else _faulty if fault else _exhaustive
     verdict = _with_memory(judge(verdict, checkable, options), checkable)
-    if verdict.verdict == VERIFIED and IF_ALL_ACQUIRE in verdict.reason:
+    if verdict.verdict == VERIFIED and verdict.if_all_acquire:
         verdict = _drawn_too(verdict, checkable, replace(options, seconds=_left(options, started)))
     verdict = replace(verdict, seconds=working_seconds() - started)
     verdict = verdict if certify is None else certified(checkable, verdict, seconds=certify)
@@ -401,9 +401,9 @@ def _searched(
         found.reason = f"{found.reason}; {report}" if found.reason else report
     if found.reason:
         return replace(verdict, verdict=UNFINISHED, reason=found.reason), found.cycles
-    rests = "; ".join(filter(None, (found.rests_on(), IF_ALL_ACQUIRE * trial.pod.has_loose_reads())))
-    reason, reach = _resting_on(rests, trial), reach_of(trial.pod, found.sites)
-    return replace(verdict, verdict=VERIFIED, reason=reason, reach=reach), found.cycles
+    reason, reach = _resting_on(found.rests_on(), trial), reach_of(trial.pod, found.sites)
+    loose = trial.pod.has_loose_reads()
+    return replace(verdict, verdict=VERIFIED, reason=reason, reach=reach, if_all_acquire=loose), found.cycles
 
 
 def _sampled(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdict:
