@@ -10,8 +10,9 @@ import pytest
 
 from tests.cuda_support import line_of
 from tests.foreign_support import ROOT, has_clang
-from xccl_emu.check.check import check
+from xccl_emu.check.check import IF_ALL_ACQUIRE, check
 from xccl_emu.check.verdict import NO_VIOLATION, VERIFIED, VIOLATION
+from xccl_emu.cli.check_job import stronger
 from xccl_emu.doors import cuda
 from xccl_emu.doors.cuda import launch
 from xccl_emu.protocol import Bench, Regions, registry
@@ -24,6 +25,7 @@ AllReduce: Any = type(registry.make(f"{EXAMPLE}:AllReduce"))
 Relaxed: Any = type(registry.make(f"{EXAMPLE}:Relaxed"))
 SOURCE: Path = AllReduce.source
 WIDE, NARROW = {"scopes": "wide"}, {"scopes": "narrow"}
+ACQUIRE = {"reads": "acquire"}
 
 
 @pytest.mark.parametrize("order", ["sc", "relaxed", "unordered"])
@@ -136,23 +138,75 @@ def test_what_releases_is_enough_and_what_does_not_is_not(how: str, tmp_path: Pa
     """A word and a flag, across ranks."""
     tell, wanted = TELL[how]
     hear = "cuda::atomic_ref<unsigned> f(*flag); while (f.load(cuda::std::memory_order_acquire) != 1) {}"
-    assert check(_message(tmp_path, tell, hear)).verdict == wanted
+    assert check(_message(tmp_path, tell, hear).with_pod_options(**ACQUIRE)).verdict == wanted
 
 
 def test_a_fence_that_is_too_small_is_seen_in_the_narrow_reading_alone(tmp_path: Path) -> None:
     """What orders for a GPU orders for all ranks in the wide one."""
-    case = _message(tmp_path, TELL["a fence for the GPU"][0], "while (*(volatile unsigned *)flag != 1) {}")
+    hear = "while (*(volatile unsigned *)flag != 1) {}"
+    case = _message(tmp_path, TELL["a fence for the GPU"][0], hear).with_pod_options(**ACQUIRE)
     assert case.build("relaxed").open_readings == {"scopes"}
     assert check(case.with_pod_options(**WIDE)).verdict == VERIFIED
     assert check(case).verdict == VIOLATION
 
 
 def test_a_kernel_without_smaller_scopes_leaves_no_reading_open(tmp_path: Path) -> None:
-    """Then a check has one verdict; a fence for a block opens both."""
-    hear = "while (*(volatile unsigned *)flag != 1) {}"
+    """Then a check has one verdict; a fence for a block opens both, and a relaxed read another."""
+    hear = "cuda::atomic_ref<unsigned> f(*flag); while (f.load(cuda::std::memory_order_acquire) != 1) {}"
     assert _message(tmp_path, TELL["fence and volatile"][0], hear).build("relaxed").open_readings == set()
     block = _message(tmp_path, TELL["a fence for the block"][0], hear)
     assert block.build("relaxed").open_readings == {"scopes"}
+    relaxed = _message(tmp_path, TELL["fence and volatile"][0], "while (*(volatile unsigned *)flag != 1) {}")
+    assert relaxed.build("relaxed").open_readings == {"reads"}
+
+
+ACQ = "cuda::atomic_ref<unsigned> f(*flag); while (f.load(cuda::std::memory_order_acquire) != 1) {}"
+VOLATILE, ADDS = "while (*(volatile unsigned *)flag != 1) {}", "while (atomicAdd_system(flag, 0u) != 1) {}"
+HEAR = {
+    "an acquire": (ACQ, VERIFIED), "volatile": (VOLATILE, VIOLATION), "an atomic": (ADDS, VIOLATION),
+    "relaxed": (ACQ.replace("acquire", "relaxed"), VIOLATION),
+    "volatile, then a fence": (f"{VOLATILE} __threadfence_system();", NO_VIOLATION),
+    "an atomic, then a fence": (f"{ADDS} __threadfence_system();", NO_VIOLATION),
+    "a fence before": (f"__threadfence_system(); {VOLATILE}", VIOLATION),
+    "volatile, then a release": (
+        f'{VOLATILE} asm volatile("st.release.sys.u32 [%0], %1;" :: "l"(flag), "r"(2) : "memory");', VIOLATION,
+    ),
+    "volatile, then a barrier": (f"{VOLATILE} __syncthreads();", VIOLATION),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", HEAR)
+def test_a_reader_that_does_not_acquire_races_unless_a_fence_follows(how: str, tmp_path: Path) -> None:
+    """As PTX says: a fence makes an earlier relaxed read acquire, and no release or barrier does."""
+    hear, wanted = HEAR[how]
+    case = _message(tmp_path, TELL["fence and volatile"][0], hear)
+    found = check(case.with_pod_options(reads="relaxed", scopes="wide"))
+    assert found.verdict == wanted
+    if found.violation is not None:
+        assert found.violation.kind == "data race"
+        assert f"read that does not acquire: die 1 core 0, kernel take ({case.source}:3" in found.violation.message
+    assert check(case.with_pod_options(**ACQUIRE, **WIDE)).verdict == VERIFIED
+
+
+def test_an_all_reduce_that_does_not_acquire_is_found(tmp_path: Path) -> None:
+    """One word of the example, `ld.acquire` made `ld.relaxed`."""
+    file = tmp_path / "all_reduce.cu"
+    file.write_text(SOURCE.read_text().replace("ld.acquire", "ld.relaxed"))
+    edited = type("Edited", (AllReduce,), {"source": file, "__annotations__": {}})().with_pod_options(**WIDE)
+    found = [check(case, policy="random", schedules=50) for case in (edited, AllReduce().with_pod_options(**WIDE))]
+    assert [each.verdict for each in found] == [VIOLATION, NO_VIOLATION]
+    assert found[0].violation is not None
+    assert f"all_reduce.cu:{line_of(file, 'ld.relaxed')}" in found[0].violation.message
+
+
+def test_a_check_says_both_of_a_reader_that_does_not_acquire(tmp_path: Path) -> None:
+    """In one line: the search has all reads acquire, schedules that are drawn after it have not."""
+    case = _message(tmp_path, TELL["fence and volatile"][0], VOLATILE)
+    both = stronger(case, case.build("relaxed").open_readings, check)
+    assert both is not None
+    found = check(case)
+    assert both.words(found).startswith("verified if relaxed reads acquire; data race in ")
+    assert (found.policy, found.states > 0, found.reason) == ("exhaustive", True, IF_ALL_ACQUIRE)
 
 
 PART = "if (threadIdx.x < 2) __syncwarp(3)"

@@ -25,7 +25,8 @@ EXAMPLE = f"{ROOT}/examples/cuda/packets.py"
 Packets: Any = type(registry.make(f"{EXAMPLE}:Packets"))
 Poisoned: Any = type(registry.make(f"{EXAMPLE}:Poisoned"))
 SOURCE: Path = Packets.source
-WHOLE, PARTS = {"vectors": "whole"}, {"vectors": "parts"}
+WHOLE, PARTS = {"vectors": "whole", "reads": "acquire"}, {"vectors": "parts", "reads": "acquire"}
+RELAXED = {"reads": "relaxed"}
 
 
 def edited(of: Any, folder: Path, *edits: tuple[str, str], **more: Any) -> Case:
@@ -49,7 +50,7 @@ def test_runs_end_with_the_sum(of: Any, order: str) -> None:
     """Three ranks of two threads, three calls: each word is NumPy's, and the reason says what it rests on."""
     case = of(ranks=3, threads=2, packets=2, calls=3).with_pod_options(**WHOLE)
     found = check(case, order=order, policy="random", schedules=3)
-    assert (found.verdict, found.reason) == (NO_VIOLATION, f"{launch.READ_AS}; {launch.RELIES_ON}")
+    assert (found.verdict, found.reason) == (NO_VIOLATION, f"{launch.READ_AS}; {launch.ACQUIRING}; {launch.RELIES_ON}")
 
 
 @pytest.mark.parametrize("of", [Packets, Poisoned])
@@ -79,10 +80,19 @@ def test_by_elements_a_packet_is_torn() -> None:
 def test_a_check_leaves_the_reading_open() -> None:
     """What polls a vector is judged both ways, and what does not is not."""
     case = Packets(calls=1)
-    assert case.build("relaxed").open_readings == {"vectors"}
-    both = stronger(case, {"vectors"}, check)
+    assert case.build("relaxed").open_readings == {"vectors", "reads"}
+    both = stronger(case, {"vectors", "reads"}, check)
     assert both is not None
     assert (both.read, both.verdict.verdict) == (WHOLE, VERIFIED)
+
+
+@pytest.mark.parametrize("case", [
+    Packets().with_pod_options(**WHOLE | RELAXED), Poisoned().with_pod_options(**WHOLE | RELAXED),
+    Poisoned().with_pod_options(**PARTS | RELAXED),
+], ids=["packets, whole", "poison, whole", "poison, by elements"])  # fmt: skip
+def test_data_next_to_their_flag_need_no_acquire(case: Case) -> None:
+    """What a relaxed read has seen it has seen; to overwrite it races with nobody, and a fence is in the example."""
+    assert check(case, policy="portfolio", schedules=200).verdict == NO_VIOLATION
 
 
 # ---- planted bugs, in the reading in which 16 bytes are whole

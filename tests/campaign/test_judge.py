@@ -7,6 +7,7 @@ import pytest
 
 from tests.machine.support import small
 from xccl_emu.check import verdict as kinds
+from xccl_emu.check.sampling import sample
 from xccl_emu.check.search.device import checker_state as cs
 from xccl_emu.check.search.exhaustive import Found
 from xccl_emu.guards.campaign import judge as judging
@@ -34,6 +35,33 @@ def test_nobody_contradicts_on_what_is_right_or_plainly_wrong() -> None:
     (spoiled,) = judge(ProgramCase(RIGHT.small, SPOILED, 3), ["sc"])
     assert spoiled.verdicts[BRUTE_FORCE] == "another end"
     assert not right.contradictions + locked.contradictions + spoiled.contradictions
+
+
+LOOSE = ProgramCase(replace(RIGHT.small, asks={"poll_ge0": "no-acquire"}), AN_END)
+
+
+def test_what_does_not_acquire_is_no_contradiction() -> None:
+    """A search has every read acquire, and so have the schedules beside it; races of others contradict nobody."""
+    (judged,) = judge(LOOSE, ["relaxed"])
+    assert set(judged.verdicts.values()) == {kinds.VERIFIED, kinds.NO_VIOLATION}
+    assert judged.schedules > JudgeBudget().schedules
+    assert not judged.contradictions
+
+
+@pytest.mark.parametrize(("found", "said"), [
+    ("VVVV", 0), ("--V-", 1), ("---V", 1), ("V---", 1), ("-V--", 0), ("----", 0),
+])  # fmt: skip
+def test_schedules_that_miss_something_where_reads_do_not_acquire(
+    found: str, said: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where they do, then where they do not; then both with a quiet after each: what is found in the third place must
+    be in the fourth, and what is in the first in the second."""
+    nothing = sample.Sampled("portfolio", 0, 60, 0, 0.0, {}, None)
+    race = replace(nothing, schedules=3, violation=kinds.Violation(kinds.DATA_RACE, "", np.zeros(0, np.int64), "", 0))
+    results = iter([race if each == "V" else nothing for each in found])
+    monkeypatch.setattr(judging, "_first", lambda *_: next(results))
+    (judged,) = judge(LOOSE, ["relaxed"])
+    assert sum(wrong.kind.startswith(f"{SAMPLING}: ") for wrong in judged.contradictions) == said
 
 
 def test_dies_that_own_their_ends_may_mix_them() -> None:

@@ -9,7 +9,7 @@ from xccl_emu.base.errors import ConfigError
 from xccl_emu.guards.campaign.generate import CROSSED, ProgramCase, draw
 from xccl_emu.guards.campaign.interpreter import OPERATIONS
 from xccl_emu.guards.campaign.programs import DATA, EDGE, Instruction, Small, address_of, program
-from xccl_emu.lang.requests import ORDERS
+from xccl_emu.lang.requests import NO_ACQUIRE, ORDERS
 from xccl_emu.machine.device.layout import ATOMIC_BYTES
 
 CASES = [draw(7, number) for number in range(400)]
@@ -33,7 +33,8 @@ def test_a_program_is_told_by_seed_and_number() -> None:
     assert {case.small.cores_per_die for case in CASES} == {1, 2, 4}
     assert {far for case in CASES for far in case.small.far} == {EDGE, EDGE | DATA}
     assert all({case.fault != "" for case in CASES if case.small.launched == n} == {True, False} for n in (0, 1))
-    assert {order for case in CASES if case.small.scalar_cache for order in case.small.asks.values()} == set(ORDERS[1:])
+    cached = [case.small for case in CASES if case.small.scalar_cache]
+    assert {order for small in cached for order in small.asks.values()} == {*ORDERS[1:], NO_ACQUIRE}
 
 
 def features(case: ProgramCase) -> set[str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from xccl_emu.check import verdict as kinds
+from xccl_emu.check.sampling import sample
 from xccl_emu.guards.campaign import judge
 from xccl_emu.guards.campaign.programs import Small
 from xccl_emu.machine.explore import Explored
@@ -60,6 +61,22 @@ def compare(small: Small, order: str, limits: Limits = LIMITS) -> Compared:
     return Compared(order, naive.complete, verdict, searched, tuple(differences))
 
 
+def compare_drawn(small: Small, order: str, limits: Limits, schedules: int) -> Compared:
+    """What model and drawn schedules say of a program in which not every read acquires; for searches they do.
+
+    That none of the schedules has the race of the model is a difference too, so they must be many.
+    """
+    program = said(small, order)
+    found = spec.explore(program, limits.model)
+    verdict, race = _verdict(program, found, limits) if found.complete else (kinds.UNFINISHED, None)
+    if verdict == kinds.UNFINISHED:
+        return Compared(order, False, verdict, 0, ())
+    drawn = sample.sample(small.trial(order, None), schedules=schedules).violation
+    agree = (drawn is None) == (verdict == kinds.VERIFIED)
+    said_of_it = "nothing" if drawn is None else f"{drawn.kind}: {drawn.message}"
+    return Compared(order, True, verdict, 1, () if agree else (f"model {verdict}{_told(race)}; drawn {said_of_it}",))
+
+
 def _verdict(program: Program, found: spec.Found, limits: Limits) -> tuple[str, Race | None]:
     """What the model says of a program, where nothing is expected at its end."""
     if program.lines:  # what a line that is written back releases the pages do not say
@@ -76,7 +93,7 @@ def _told(race: Race | None) -> str:
     """The two accesses of a race, for whoever looks at a difference."""
     if race is None:
         return ""
-    sides = [access for access in race if access is not None]
+    sides = [access for access in race[:2] if access is not None]
     return "; ".join(["", *(f"{a.engine} {'writes' if a.writes else 'reads'} {a.first}..{a.behind}" for a in sides)])
 
 

@@ -3,12 +3,13 @@
 A program depends on a seed and its number alone.
 """
 
+from dataclasses import replace
 from random import Random
 
 from xccl_emu.guards.campaign import generate
 from xccl_emu.guards.campaign.interpreter import SIZE_MAX
-from xccl_emu.guards.campaign.programs import Small, program
-from xccl_emu.lang.requests import ORDERS
+from xccl_emu.guards.campaign.programs import DATA, LOOSE, WITH_WORD, Instruction, Small, program
+from xccl_emu.lang.requests import NO_ACQUIRE, ORDERS
 
 _WORDS = ("0.0", "0.4", "m0.4", "m0.6", "e.0", "e.1", "1.4", "m1.0", "m1.4")
 """``m0.4`` to ``m0.7`` are the last bytes of die 0, and ``e.0`` begins die 1."""
@@ -43,6 +44,29 @@ def _messages(rng: Random) -> Small:
         programs, cores_per_die=rng.choice((1, 2)), dies=2, atomic_bytes=rng.choice(_UNITS),
         fresh=rng.random() < 0.1, asks=asks if rng.random() < 0.3 else {},
     )  # fmt: skip
+
+
+def loose(seed: int, number: int) -> Small:
+    """A program, most often of messages, in which some reads do not acquire, and some quiets let none acquire.
+
+    Some flags are in the managed area, where unordered writes are a race.
+    """
+    rng = Random(f"model/loose/{seed}/{number}")
+    small = _messages(rng) if rng.random() < 0.8 else draw(seed, number)
+    asks = {name: NO_ACQUIRE for name in LOOSE if rng.random() < (0.3 if name == "quiet0" else 0.7)}
+    flags = DATA * (rng.random() < 0.5)
+    programs = tuple(tuple(more for i in one for more in _loosened(rng, i, flags)) for one in small.programs)
+    return replace(small, programs=tuple(one[:SIZE_MAX] for one in programs), asks={**asks, **small.asks})
+
+
+def _loosened(rng: Random, one: Instruction, flags: int) -> list[Instruction]:
+    """An instruction, with its flag moved, and most often something behind what waits for one."""
+    is_flag = one.name in WITH_WORD and one.name != "signal" and one.a in (0, 12)
+    moved = replace(one, a=one.a | flags) if is_flag else one
+    if one.name != "ge":
+        return [moved]
+    behind = [[Instruction("quiet")], *([Instruction(name, moved.a, 2)] for name in ("store", "put")), []]
+    return [moved, *rng.choice(behind)]
 
 
 def _flag(core: int) -> str:

@@ -166,7 +166,7 @@ class History:
 
     # ---- accesses
 
-    def _of(self, engine: Engine) -> Known:
+    def _of(self, engine: object) -> Known:
         return self.known.get(engine, Known())
 
     def _begun(self, engine: Engine, op: int) -> Known:
@@ -208,8 +208,12 @@ class History:
         elif race is None and (not self.padding.isdisjoint(named) if one.named else missing):
             race = Race(None, access)
         if race is None and one.named:
-            self._acquire(engine, where)
+            self._see(engine, where, self._acquires(one.core, one.op))
         return race
+
+    def _acquires(self, core: int, number: int) -> bool:
+        """Does a read acquire, or a quiet what reads before it have seen?"""
+        return self.program.cores[core].ops[number].asks != "no-acquire"
 
     def _try(self, access: Access, op: int) -> None:
         """A tentative read: is a write there that nothing orders before it?  No look at a version tells of that one."""
@@ -219,8 +223,9 @@ class History:
                 self.events["met", access.engine[0], op] = Known()
                 self.tried = {**self.tried, (access.engine[0], op): access}
 
-    def _acquire(self, engine: Engine, where: range) -> None:
+    def _see(self, engine: Engine, where: range, acquires: bool) -> None:
         """A read that synchronizes sees the latest write of each byte, and so all that landed there before."""
+        learns = engine if acquires else f"{engine[0]} has seen"
         seen = 0
         for byte in where:
             seen |= self.landed.get(byte, 0)
@@ -228,7 +233,9 @@ class History:
             told = Known(0, self._visible_behind(write))
             if write.releases and write.engine != engine:
                 told |= Known(write.known.before | write.bit)
-            self.known[engine] = self._of(engine) | told
+            self.known[learns] = self._of(learns) | told
+            if not acquires:
+                self.known[f"{engine[0]} saw"] = self._of(f"{engine[0]} saw") | Known(write.bit)
 
     def _wrote(self, one: Wrote) -> Race | None:
         write, engine = one.write, (one.write.core, one.write.engine)
@@ -258,6 +265,8 @@ class History:
             own = [known for engine, known in self.known.items() if isinstance(engine, tuple) and engine[0] == core]
             for known in own:
                 self.known[scalar] = self._of(scalar) | known
+            if self._acquires(core, one.op):
+                self.known[scalar] = self._of(scalar) | self._of(f"{core} has seen")
             self._reveal(scalar, lambda access: access.engine[0] == core)
         elif one.what == "fence":
             self.events["fence", core] = self._of((core, MTU_OUT))
@@ -290,6 +299,7 @@ class History:
         for engine, each in self.known.items():
             known |= each if isinstance(engine, tuple) and engine[0] in cores else Known()
         self.known |= {(core, engine): known for core in cores for engine in range(_READ_IN, DMA)}
+        self.known |= {f"{core} {what}": Known() for core in cores for what in ("has seen", "saw")}
         self.events = {name: each for name, each in self.events.items() if name[1] not in cores}
         self.written = frozenset(byte for byte in self.written if not isinstance(byte, tuple) or byte[0] not in cores)
         if not self.program.fresh:
@@ -372,6 +382,8 @@ class History:
         if any(a.first <= byte < a.behind for a, b in ((one, other), (other, one)) for byte in b.padding):
             return False
         if one.adds or other.adds or not (one.writes and other.writes):
+            return True
+        if one.bit & self._of(f"{other.engine[0]} saw").before:
             return True
         return self.program.is_meta(one.first, one.behind) and self.program.is_meta(other.first, other.behind)
 

@@ -200,7 +200,7 @@ def _dcci(program: Program, state: State, core: int, op: Op, number: int) -> int
 
 
 def _quiet(program: Program, state: State, core: int, op: Op, number: int) -> int | None:
-    state.told.append(Told("quiet", core))
+    state.told.append(Told("quiet", core, op=number))
     return 0 if is_idle(state, core) else None
 
 

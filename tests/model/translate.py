@@ -28,6 +28,13 @@ _WRITES = {
     "result": "store5", "store_line": "store_line0", "outs": "mtu_out1", "puts": "put3", "signals": "put_signal1",
 }  # fmt: skip
 """The site of each instruction that writes, by its name in `WRITING`."""
+_SEES = {
+    "load": "load0", "load_named": "load1", "load4": "load6", "load_at": "load7", "quiet": "quiet0",
+    "ge": "poll_ge0", "eq": "poll_eq0", "ne": "poll_ne0", "ge_taken": "poll_ge1", "eq_taken": "poll_eq1",
+    "ne_taken": "poll_ne1", "part_ge": "poll_ge2", "part_eq": "poll_eq2", "part_ne": "poll_ne2", "any": "poll_any0",
+    "line": "poll_line_eq0", "line_ne": "poll_line_ne0",
+}  # fmt: skip
+"""The site of others that may ask not to acquire, by its name in `ASKING`."""
 
 
 class Unknown(Exception):
@@ -115,7 +122,8 @@ def _within(pod: Pod, addr: int, nbytes: int, far: bool) -> bool:
 def _op(small: Small, pod: Pod, one: Instruction) -> Iterator[Op]:
     """What one instruction asks for: several requests, where it loops."""
     if one.name not in LOOPS:
-        yield _single(small, pod, one)
+        found = _single(small, pod, one)
+        yield found._replace(asks=small.asks.get(_SEES[one.name], "")) if one.name in _SEES else found
         return
     word, asks = address_of(pod, one.a), small.asks.get(_WRITES[one.name], "") if one.name in _WRITES else ""
     if one.name == "outs":

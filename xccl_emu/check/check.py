@@ -48,6 +48,8 @@ _SECONDS_LEAST = 0.01
 _DRAWN_AFTER = 1000
 """Schedules that are drawn where a die begins again, since brute force judges no races."""
 MOST_SCHEDULES = (1 << 63) - 1
+IF_ALL_ACQUIRE = "verified if every read of a flag acquires; drawn schedules alone say what is so where some do not"
+"""Said of a search where some do not."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,8 @@ def check(
     )
     judge = _sampled if policy != "exhaustive" else _faulty if fault else _exhaustive
     verdict = _with_memory(judge(verdict, checkable, options), checkable)
+    if verdict.verdict == VERIFIED and verdict.if_all_acquire:
+        verdict = _drawn_too(verdict, checkable, replace(options, seconds=_left(options, started)))
     verdict = replace(verdict, seconds=working_seconds() - started)
     verdict = verdict if certify is None else certified(checkable, verdict, seconds=certify)
     if confirm_seconds is None:
@@ -398,7 +402,8 @@ def _searched(
     if found.reason:
         return replace(verdict, verdict=UNFINISHED, reason=found.reason), found.cycles
     reason, reach = _resting_on(found.rests_on(), trial), reach_of(trial.pod, found.sites)
-    return replace(verdict, verdict=VERIFIED, reason=reason, reach=reach), found.cycles
+    loose = trial.pod.has_loose_reads()
+    return replace(verdict, verdict=VERIFIED, reason=reason, reach=reach, if_all_acquire=loose), found.cycles
 
 
 def _sampled(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdict:
@@ -434,6 +439,13 @@ def _sampled(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdi
         return replace(verdict, verdict=UNFINISHED, reason=too_long(options.seconds or 0.0))
     reason = _resting_on(verdict.reason, trial)
     return replace(verdict, verdict=NO_VIOLATION, reach=sampled.reach, reason=reason)
+
+
+def _drawn_too(verdict: Verdict, checkable: Checkable, options: _Options) -> Verdict:
+    """The verdict of a search, and of schedules in which not every read of a flag acquires."""
+    options = replace(options, schedules=options.schedules or _DRAWN_AFTER)
+    drawn = _sampled(replace(verdict, reason=""), checkable, options)
+    return replace(drawn, policy=verdict.policy, reason="; ".join(filter(None, (IF_ALL_ACQUIRE, drawn.reason))))
 
 
 def _resting_on(reason: str | None, trial: Trial) -> str:

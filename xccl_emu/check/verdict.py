@@ -263,6 +263,8 @@ class Verdict(w.Printed):
     """`messages.due` makes these texts."""
     reach: Annotated[Reach | None, "what no run needed"] = None
     """A proof says it of all runs (of memory: of some drawn ones), drawn schedules of themselves."""
+    if_all_acquire: bool = False
+    """Does a proof take every read of a flag to acquire, where some do not?"""
 
     @property
     def contradicted(self) -> bool:

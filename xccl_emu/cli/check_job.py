@@ -67,7 +67,8 @@ SECONDS_LEAST = 0.01
 _IF = {"barrier": ("barriers wait for visibility", "they only drain"),
        "sync_all": ("SyncAll drains", "SyncAll only arrives"),
        "scopes": ("what is ordered for a block or a GPU is for all ranks", "it is for nobody else"),
-       "vectors": ("an access of up to 16 bytes by one instruction is whole", "it is made by elements")}  # fmt: skip
+       "vectors": ("an access of up to 16 bytes by one instruction is whole", "it is made by elements"),
+       "reads": ("relaxed reads acquire", "they do not")}  # fmt: skip
 """What each reading says, the stronger and the weaker one."""
 
 

@@ -13,7 +13,8 @@ from xccl_emu.base import words as w
 from xccl_emu.lang import _flow
 from xccl_emu.lang._resolve import CONSTRUCTORS, TURNS, Functions, Rewriter, bind, is_empty, plain, turn, value_of
 from xccl_emu.lang._source import BUILTINS, RESERVED, Source, has_yield, is_range, read, yield_of
-from xccl_emu.lang.requests import CONDITION_WORDS, ORDERS, poll_any
+from xccl_emu.lang.operations import orders_of
+from xccl_emu.lang.requests import CONDITION_WORDS, poll_any
 from xccl_emu.lang.rights import Record, fields_of, made_by_namedtuple, words_of
 
 RESULT_NAME = f"{RESERVED}result"
@@ -397,8 +398,8 @@ class Builder:
         for name, given, kind in (("step", step, int), ("sync", sync, str), ("order", order, str)):
             if not isinstance(given, ast.Constant) or not isinstance(given.value, kind):
                 raise frame.source.refuse(call, f"{name} must be a literal, not {ast.unparse(given)!r}")
-        if order.value not in ORDERS:
-            raise frame.source.refuse(call, f"order={order.value!r}: must be one of {', '.join(ORDERS[1:])}")
+        if order.value not in (known := orders_of(CONSTRUCTORS[constructor])):
+            raise frame.source.refuse(call, f"order={order.value!r}: must be one of {', '.join(known[1:])}")
         for name, given in arguments.items():
             if constructor is poll_any:
                 arguments[name] = _condition(name, given, call, frame.source)

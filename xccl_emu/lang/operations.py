@@ -96,6 +96,17 @@ def names(operations: int) -> frozenset[str]:
     return frozenset(row.name for code, row in enumerate(TABLE) if operations >> code & 1)
 
 
+def orders_of(operation: str) -> tuple[str, ...]:
+    """Return what a request may ask for, by the name of its operation or constructor."""
+    asks = rq.ORDERS if operation in ASK_FOR_ORDER else ("",)
+    sees = operation.startswith("poll_") or operation in names(LOOKS | ATOMICS | DRAINS)
+    return (*asks, rq.NO_ACQUIRE) if sees else asks
+
+
+ASK_FOR_ORDER = names(SCALAR_WRITES | (WRITES & TRANSFERS))
+"""Requests that may ask for an order, as writes."""
+
+
 def _places(name: str) -> Any:
     """The place of each operand in a request, by its name; the operation itself has place 0."""
     row = TABLE[rq.OPERATIONS.index(name)]

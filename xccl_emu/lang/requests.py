@@ -57,6 +57,10 @@ ORDERS = ("", "no-order", "relaxed", "strong")
 Of a core's writes to one die a strong one becomes visible after the earlier relaxed and strong ones; those without an
 order wait for nothing, and nothing waits for them.  What asks for nothing is relaxed.  A fence orders all of them.
 """
+NO_ACQUIRE = "no-acquire"
+"""What loads, polls and atomics may ask for: what their core does next is ordered after the write that they see by a
+later quiet alone, but for one that asks for this too (as a release does not make earlier reads acquire).  Drawn
+schedules judge by it; for a search every read acquires."""
 
 Bytes: TypeAlias = tuple[str, str | int] | None
 """A range of memory: the operand that is its address, and its size or the operand that is."""
@@ -181,7 +185,7 @@ OPERATIONS = tuple(row.name for row in TABLE)
 # ---- scalar: memory
 
 
-def load(address: int, nbytes: int = 8, step: int = 0, sync: str = "") -> Request:
+def load(address: int, nbytes: int = 8, step: int = 0, sync: str = "", order: str = "") -> Request:
     """Read ``nbytes`` (1, 2, 4 or 8, aligned) as a signed integer; sees the core's own scalar stores in flight."""
     return (OP_LOAD, address, nbytes, 0, 0, 0, 0)
 
@@ -191,7 +195,7 @@ def store(address: int, value: int, nbytes: int = 8, step: int = 0, sync: str = 
     return (OP_STORE, address, value, nbytes, 0, 0, 0)
 
 
-def load_line(address: int, step: int = 0, sync: str = "") -> Request:
+def load_line(address: int, step: int = 0, sync: str = "", order: str = "") -> Request:
     """Read 16 bytes, aligned, at once, as `load` reads a word; returns the low 8 (a kernel in C: the rest too).
 
     The machine refuses it, and `store_line`, where a core has a cache or less than 16 bytes become visible at once.
@@ -219,7 +223,9 @@ def compare_swap(
     return (OP_COMPARE_SWAP, address, value, expected, 0, 0, 0)
 
 
-def poll_eq(address: int, value: int, nbytes: int = 8, mask: int = -1, step: int = 0, sync: str = "") -> Request:
+def poll_eq(
+    address: int, value: int, nbytes: int = 8, mask: int = -1, step: int = 0, sync: str = "", order: str = ""
+) -> Request:  # fmt: skip
     """Wait until the word, of ``nbytes`` (1, 2, 4 or 8, aligned), equals ``value`` in the bits of ``mask``.
 
     Returns the whole word, as `load` does, and so do `poll_ne` and `poll_ge`; where the name ``sync`` is switched off,
@@ -228,17 +234,23 @@ def poll_eq(address: int, value: int, nbytes: int = 8, mask: int = -1, step: int
     return (OP_POLL, address, CMP_EQ, value, nbytes, mask, 0)
 
 
-def poll_ne(address: int, value: int, nbytes: int = 8, mask: int = -1, step: int = 0, sync: str = "") -> Request:
+def poll_ne(
+    address: int, value: int, nbytes: int = 8, mask: int = -1, step: int = 0, sync: str = "", order: str = ""
+) -> Request:  # fmt: skip
     """Wait until the word differs from ``value`` in the bits of ``mask``."""
     return (OP_POLL, address, CMP_NE, value, nbytes, mask, 0)
 
 
-def poll_ge(address: int, value: int, nbytes: int = 8, mask: int = -1, step: int = 0, sync: str = "") -> Request:
+def poll_ge(
+    address: int, value: int, nbytes: int = 8, mask: int = -1, step: int = 0, sync: str = "", order: str = ""
+) -> Request:  # fmt: skip
     """Wait until the word is at least ``value``, both in the bits of ``mask`` alone."""
     return (OP_POLL, address, CMP_GE, value, nbytes, mask, 0)
 
 
-def poll_line_eq(address: int, ub: int, nbytes: int, words: int, value: int, step: int = 0, sync: str = "") -> Request:
+def poll_line_eq(
+    address: int, ub: int, nbytes: int, words: int, value: int, step: int = 0, sync: str = "", order: str = ""
+) -> Request:  # fmt: skip
     """Read a line of ``nbytes`` (16, 32, 64 or 128, aligned) to the data buffer, over and over until its flags are in.
 
     Bit w of ``words`` says that word w, of 4 bytes, is a flag: it must equal the low 4 bytes of ``value`` if w is even,
@@ -248,14 +260,16 @@ def poll_line_eq(address: int, ub: int, nbytes: int, words: int, value: int, ste
     return (OP_POLL, address, CMP_EQ, value, nbytes, words, ub)
 
 
-def poll_line_ne(address: int, ub: int, nbytes: int, words: int, value: int, step: int = 0, sync: str = "") -> Request:
+def poll_line_ne(
+    address: int, ub: int, nbytes: int, words: int, value: int, step: int = 0, sync: str = "", order: str = ""
+) -> Request:  # fmt: skip
     """Read a line as `poll_line_eq` does, until each of the words differs from its half of ``value``."""
     return (OP_POLL, address, CMP_NE, value, nbytes, words, ub)
 
 
 def poll_any(
     first: Condition, second: Condition = UNUSED, third: Condition = UNUSED, fourth: Condition = UNUSED, step: int = 0,
-    sync: str = "",
+    sync: str = "", order: str = "",
 ) -> Request:  # fmt: skip
     """Wait until one of up to four words, of 8 bytes and aligned, is as its condition says; return which, from 0 on.
 
@@ -276,7 +290,7 @@ def dcci(address: int, step: int = 0, sync: str = "") -> Request:
     return (OP_DCCI, address, 0, 0, 0, 0, 0)
 
 
-def quiet(step: int = 0, sync: str = "") -> Request:
+def quiet(step: int = 0, sync: str = "", order: str = "") -> Request:
     """Wait until all that this core issued is done and every write of it, DMA included, is visible."""
     return (OP_QUIET, 0, 0, 0, 0, 0, 0)
 

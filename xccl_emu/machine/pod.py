@@ -489,7 +489,7 @@ class Pod:
         """List who takes part in the run that begins, and what of it is switched off."""
         asked, signals = 0, False
         for number, kernel in enumerate(self.kernels):
-            words, most, some = self.switches.words(number, kernel)
+            words, most, some, _ = self.switches.words(number, kernel)
             self._array.switches(number)[: len(words)] = words
             asked, signals = max(asked, most), signals or some
         weak = self.order in ("relaxed", "unordered")
@@ -498,12 +498,17 @@ class Pod:
         rows[: len(self.losses)] = np.array([each[1:] for each in self.losses], np.int64).reshape(-1, ms.LOSS_WORDS)
         self._array.activate(self.active_cores(), sorted({launch.die for launch in self._launches}))
 
+    def has_loose_reads(self) -> bool:
+        """Return whether a kernel reads flags by what does not acquire."""
+        return any(self.switches.words(number, kernel)[-1] for number, kernel in enumerate(self.kernels))
+
     def weaken(self, kernel: int, site: int, to: str) -> None:
         """Have the requests of a site, of the kernel with this number, ask for another order; or a quiet be a fence.
 
         Parameters
         ----------
-        to: one of `xccl_emu.lang.requests.ORDERS`, or ``"fence"`` for a quiet.  Until the first run begins.
+        to: what it may ask for (`xccl_emu.lang.operations.orders_of`), or ``"fence"`` for a quiet.  Until the first
+            run begins.
 
         Raises ConfigError for a kernel, site or order that is not there, or does not fit the request.
         """

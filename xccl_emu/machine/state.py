@@ -303,8 +303,7 @@ class StateArray:
 # ---- what is not as kernels have it
 
 
-WRITES = ops.names(ops.SCALAR_WRITES | (ops.WRITES & ops.TRANSFERS))
-"""Requests that may ask for an order."""
+WRITES = ops.ASK_FOR_ORDER
 FENCE = "fence"
 _ASKED = (0, 1, 0, 2)
 """What `REQUEST_ORDERS` says of requests that ask for nothing, no order, a relaxed and a strong one."""
@@ -348,13 +347,15 @@ class Switches:
         if not 0 <= kernel < len(kernels) or not 0 <= site < len(kernels[kernel].sites):
             raise ConfigError(f"kernel={kernel}, site={site}: no kernel launched so far has it")
         operation = kernels[kernel].sites[site].operation
-        known = (FENCE,) if operation == "quiet" else rq.ORDERS if operation in WRITES else ()
+        asks = ops.orders_of(operation)
+        known = (FENCE, rq.NO_ACQUIRE) if operation == "quiet" else asks[len(asks) == 1 :]
         if not isinstance(to, str) or to not in known:
             raise ConfigError("to", to, f"{operation} can be one of {', '.join(known) or 'nothing else'}")
         self.weaker[kernel, site] = to
 
-    def words(self, number: int, kernel: Kernel) -> tuple[NDArray[np.int64], int, bool]:
-        """Return the machine's word for each site, the most that one of them asks for, and whether one signals."""
+    def words(self, number: int, kernel: Kernel) -> tuple[NDArray[np.int64], int, bool, bool]:
+        """Return the machine's word for each site, the most that one of them asks for, whether one signals, and whether
+        one reads and does not acquire."""
         weaker = frozenset((site, to) for (of, site), to in self.weaker.items() if of == number)
         return _site_words(kernel, self.without, weaker)
 
@@ -366,15 +367,17 @@ def _names(kernel: Kernel) -> set[str]:
 @functools.lru_cache(maxsize=256)
 def _site_words(
     kernel: Kernel, without: frozenset[str], weaker: frozenset[tuple[int, str]]
-) -> tuple[NDArray[np.int64], int, bool]:
+) -> tuple[NDArray[np.int64], int, bool, bool]:
     """Kept, as many runs are alike."""
     changed = dict(weaker)
     words = [_site_word(site, changed.get(number, site.order), without) for number, site in enumerate(kernel.sites)]
     most = max((_ASKED[word >> ms.SITE_ORDER & 3] for word in words), default=0)
+    loose = [site for word, site in zip(words, kernel.sites, strict=True) if word & ms.SITE_NO_ACQUIRE]
     on = [site.operation for word, site in zip(words, kernel.sites, strict=True) if not word & ms.SITE_OFF]
-    return np.array(words, np.int64), most, "put_signal" in on
+    return np.array(words, np.int64), most, "put_signal" in on, any(site.operation != "quiet" for site in loose)
 
 
 def _site_word(site: Site, order: str, without: frozenset[str]) -> int:
     off = int(bool(site.sync) and site.sync in without)
-    return off | (ms.SITE_FENCE if order == FENCE else rq.ORDERS.index(order) << ms.SITE_ORDER)
+    words = {FENCE: ms.SITE_FENCE, rq.NO_ACQUIRE: ms.SITE_NO_ACQUIRE}
+    return off | (words[order] if order in words else rq.ORDERS.index(order) << ms.SITE_ORDER)

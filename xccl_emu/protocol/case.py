@@ -98,6 +98,7 @@ POD_SIZES = (
         ("hazards", "Whether a core resolves hazards of its data buffer, or an event or PipeBarrier<PIPE_V> must."),
         ("scopes", "Whether what CUDA orders for a block or a GPU, barriers too, is visible to all ranks, or to none."),
         ("vectors", "Whether CUDA's accesses of several elements, up to 16 bytes, are made at once, or one by one."),
+        ("reads", "Whether CUDA's relaxed and volatile reads of flags acquire, or a fence after them must."),
         ("owners", "Of bytes whose owners nobody names: due when these have returned, or when everything has drained."),
     )),
 )  # fmt: skip

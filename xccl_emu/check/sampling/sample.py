@@ -316,6 +316,9 @@ def describe(monitor: Monitor, code: int) -> tuple[str, str]:
     now, before = _who(monitor, ml.V_CORE), _who(monitor, ml.V_CORE_2)
     both_write = bool(m[ml.V_FLAGS] & m[ml.V_FLAGS_2] & 1)
     hint = messages.hint(pod, [_core_and_site(monitor, first) for first in (ml.V_CORE, ml.V_CORE_2)])
+    if m[ml.V_SEEN]:
+        reader = report.where(pod, _core_and_site(monitor, ml.V_CORE)[0], int(m[ml.V_SEEN]) - 1)
+        hint += f"\n  the first was seen by a read that does not acquire: {reader}"
     kind = messages.race_kind(pod, int(m[ml.V_AT]), both_write)
     return kind, f"nothing orders two accesses at {place}:\n  {before}\n  {now}{hint}"
 

@@ -266,6 +266,7 @@ class Monitor:
         strong = int(pod.state[ms.REQUEST_ORDERS]) == ms.ASKS_SOME_STRONG
         targets = 0 if sc else spec.n_homes if fifo or self._fences or strong else 1
         signals = ml.SIGNAL_WORDS if pod.state[ms.SOME_SIGNAL] else 0
+        pending = pod.has_loose_reads()
         per_core = ml.ENGINE_DMA + self._rings + (4 if strong else 2) * targets + signals
         words = per_core * len(cores)
         wanted = [each for expected in self.trial.expected for each in expected.ranges]
@@ -284,7 +285,7 @@ class Monitor:
             ml.GROUP_ROWS: _GROUP_ROWS * groups, ml.FLIGHT_ROWS: capacity * len(dies), ml.SCRATCH_ROW: 1,
             ml.SYNC_ROWS: 8 * self._sync_max, ml.FENCE_ROWS: len(cores) if self._fences else 0,
             ml.AHEAD_ROWS: len(cores) if fifo else 0, ml.KEPT_ROWS: 8 * self._sync_max if strong or signals else 0,
-            ml.LINE_ROWS: ms.CACHE_LINE_BYTES // 4 * cached,
+            ml.LINE_ROWS: ms.CACHE_LINE_BYTES // 4 * cached, ml.PENDING_ROWS: 2 * len(cores) if pending else 0,
         }  # fmt: skip
         m = np.zeros(ml.HEADER + sum(tables.values()), np.int64)
         _place(m, tables, ml.HEADER, 1)
@@ -298,7 +299,7 @@ class Monitor:
         _table(m, ml.SYNC_GRANULES, range(len(self.known)), self.known)
         m[[ml.WORDS, ml.PER_CORE, ml.N_DMA, ml.TARGETS]] = words, per_core, self._rings, targets
         m[[ml.JUDGED, ml.ASKED]] = self._judged
-        m[ml.FENCES], m[ml.SIGNALS] = self._fences, signals
+        m[ml.FENCES], m[ml.SIGNALS], m[ml.PENDING] = self._fences, signals, pending
         m[[ml.CAPACITY, ml.N_GROUPS, ml.SYNC_MAX]] = capacity, groups, self._sync_max
         m[[ml.N_SYNC, ml.N_SYNC_KNOWN]] = len(self.known)
         m[[ml.META_START, ml.META_END, ml.BUFFERS_START]] = _bounds(self.trial)

@@ -68,7 +68,7 @@ class _Call:
     def lines(self) -> Iterator[str]:
         """The instructions of the IR."""
         if self.of.row.publishes:
-            sites = (self._site("poll", named=True), self._site("quiet", named=True))
+            sites = (self._site("poll", named=True), self._quiet())
             yield from self._called("publish", *sites, f"i64 {int(self.of.scope == 'sys')}")
         asks = {"load": self._load, "store": self._store, "atomic": self._atomic, "barrier": self._barrier,
                 "meeting": self._meeting}
@@ -79,13 +79,13 @@ class _Call:
         pointer, targets = (yield from self._pointer(1)), self._several(0)
         if len(targets) == 1:
             word = self.module.new()
-            given = (self._site("load", self.of.row.named), f"ptr {pointer}", f"i64 {self.of.nbytes}")
+            given = (self._read("load"), f"ptr {pointer}", f"i64 {self.of.nbytes}")
             yield from self._called("read", *given, result=word)
             yield from self._written(targets[0], word)
             return
         for place, some in self._lines(targets):
             words, at = self.module.new(), (yield from self._moved(pointer, place))
-            sites = [self._site(each, self.of.row.named) for each in ("load_line", "load")]
+            sites = [self._read(each) for each in ("load_line", "load")]
             yield from self._called("read_vector", *sites, f"ptr {at}", *self._sizes(some), result=words, kind="i128")
             for i, target in enumerate(some):
                 element = yield from self._element(words, i)
@@ -144,7 +144,7 @@ class _Call:
         old = self.module.new()
         value = yield from self._word(given[-1])
         compare = (yield from self._word(given[0])) if of.mode == "cas" else "0"
-        sites = [self._site(each, named=True) for each in ("load", "compare_swap", "atomic_add")]
+        sites = [self._read(each) for each in ("load", "compare_swap", "atomic_add")]
         how = ptx.ATOMICS.index(of.mode) + len(ptx.ATOMICS) * (of.kind == "s")
         words = (f"i64 {how}", f"i64 {value}", f"i64 {compare}", f"i64 {of.nbytes}")
         yield from self._called("atomic", *sites, f"ptr {pointer}", *words, result=old)
@@ -157,8 +157,8 @@ class _Call:
             return
         if self.of.operands != ("0",):
             raise self._refused("a barrier other than 0, or of some of the block's threads,")
-        named = [self._site(each, True) for each in ("quiet", "arrive", "await_group", "poll")]
-        yield from self._called("barrier", self._site("store", True, "strong"), *named)
+        named = [self._site(each, True) for each in ("arrive", "await_group", "poll")]
+        yield from self._called("barrier", self._site("store", True, "strong"), self._quiet(), *named)
 
     def _meeting(self) -> Iterator[str]:
         """Lanes of a warp meet, and one of them learns what others have brought."""
@@ -176,7 +176,7 @@ class _Call:
 
     def _met(self, order: str, mask: str, brought: str) -> Generator[str, None, tuple[str, str]]:
         """A request that all lanes of a mask make, who bring a word each; mask and word."""
-        said = (self._site("quiet", named=True), self._site("store", named=True, order=order))
+        said = (self._quiet(), self._site("store", named=True, order=order))
         sites = (*said, self._site("store_line", order=order), self._site("poll", named=True), self._site("fail"))
         words = (yield from self._word(mask)), (yield from self._word(brought))
         yield from self._called("meet", *sites, *(f"i64 {each}" for each in words), f"i64 {int(bool(order))}")
@@ -186,6 +186,12 @@ class _Call:
 
     def _site(self, request: str, named: bool = False, order: str = "") -> str:
         return self.module.site(self.assembly.row, request, self.of.name if named else "", order)
+
+    def _read(self, request: str) -> str:
+        return self._site(request, self.of.row.named, self.of.row.asks)
+
+    def _quiet(self) -> str:
+        return self._site("quiet", True, self.of.row.quiet_asks)
 
     def _called(self, name: str, *given: str, result: str = "", kind: str = "i64") -> Iterator[str]:
         said = f"{result} = call {kind}" if result else "call void"

@@ -2,14 +2,16 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from xccl_emu.base.errors import ConfigError, KernelError
 from xccl_emu.doors.cuda import ptx
 from xccl_emu.doors.cuda.lowering import INCLUDE, LOWERING
-from xccl_emu.lang import foreign, heads
-from xccl_emu.lang.foreign import compiler
+from xccl_emu.lang import Site, foreign, heads
+from xccl_emu.lang.foreign import compiler, image
+from xccl_emu.lang.requests import NO_ACQUIRE
 from xccl_emu.protocol.bench import READINGS, Bench
 
 STACK_WORDS = 256
@@ -39,8 +41,9 @@ _PARAM = re.compile(r".*?[\s*&](\w+)(?:\s*\[\w*\])?", re.DOTALL)
 _OPENS = {
     "scopes": re.compile(r"bar(?:rier)?\.|(?:(?:fence|membar)\.\w+|\w+\.(?:release|acq_rel))\.(?!sys\b)"),
     "vectors": re.compile(r"ld\.(?:\w+\.)+v\d"),
+    "reads": re.compile(r"(?:ld|atom)\.(?:volatile|mmio|relaxed|release)"),
 }
-"""By a reading: matches names of what is read so, that is what is ordered for a block or a GPU, and polled vectors."""
+"""By a reading: matches names of what is read so: ordered for a block or a GPU, polled vectors, and relaxed reads."""
 _FLAGS = ("-ffp-contract=off", "-fcxx-exceptions", "-fignore-exceptions")
 _INLINED = "#pragma clang attribute push(__attribute__((always_inline)), apply_to = function)"
 
@@ -51,8 +54,8 @@ class Build(NamedTuple):
     defines: Mapping[str, str | int]
     include: tuple[Path, ...]
     """Folders of headers, which are searched after ours."""
-    read: tuple[str, str] = (READINGS["scopes"][1], READINGS["vectors"][2])
-    """How it is read, by what is in `_OPENS`: here no request is dropped, and none is of several elements."""
+    read: tuple[str, ...] = (READINGS["scopes"][1], READINGS["vectors"][2], READINGS["reads"][1])
+    """How it is read, by what is in `_OPENS`: no request is dropped, none is of several elements, reads acquire."""
 
 
 class CudaKernel(foreign.CKernel):
@@ -63,19 +66,22 @@ class CudaKernel(foreign.CKernel):
     def __init__(self, file: Path, called: str, build: Build, stack_words: int) -> None:
         super().__init__(file, called.partition("<")[0].rpartition("::")[2], stack_words)
         self.build, self._called = build, called
-        self._read = dict[tuple[str, str], CudaKernel]()
+        self._read = dict[tuple[str, ...], CudaKernel]()
 
     def read(self, bench: Bench) -> "CudaKernel":
         """Return it as a run reads scopes, if it has one that is smaller than the system, and vectors that it polls."""
-        scopes, vectors = (
-            bench.reading(name) if any(of.match(site.sync) for site in self.sites) else usual
-            for (name, of), usual in zip(_OPENS.items(), self.build.read, strict=True)
+        read = tuple(
+            bench.reading(name) if self.opens(name) else usual
+            for name, usual in zip(_OPENS, self.build.read, strict=True)
         )
-        if (scopes, vectors) == self.build.read:
+        if read == self.build.read:
             return self
-        build = self.build._replace(read=(scopes, vectors))
-        other = CudaKernel(self.file, self._called, build, self.stack_words)
-        return self._read.setdefault((scopes, vectors), other)
+        other = CudaKernel(self.file, self._called, self.build._replace(read=read), self.stack_words)
+        return self._read.setdefault(read, other)
+
+    def opens(self, name: str) -> bool:
+        """Return whether what it does depends on a reading."""
+        return any(_OPENS[name].match(site.sync) for site in self.sites)
 
     @property
     def is_wide(self) -> bool:
@@ -86,6 +92,15 @@ class CudaKernel(foreign.CKernel):
     def is_whole(self) -> bool:
         """Return whether it makes accesses of several elements at once."""
         return self.build.read[1] == "whole"
+
+    @property
+    def acquires(self) -> bool:
+        """Return whether all its reads of flags acquire."""
+        return self.build.read[2] == "acquire"
+
+    def _site(self, place: image.ForeignRequest) -> Site:
+        site = super()._site(place)
+        return replace(site, order="") if self.acquires and site.order == NO_ACQUIRE else site
 
     def _names(self) -> tuple[str, ...]:
         listed = [each for each in re.split(r",(?![^<>]*>)", self._head[2]) if each.strip() not in ("", "void")]

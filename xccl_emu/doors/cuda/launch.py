@@ -35,10 +35,11 @@ STOPS = {
 """What the headers stop a run with, as `Bench.stop` takes it."""
 
 READ_AS = (
-    "PTX is read here so that relaxed loads acquire, a release waits until all is visible, loads keep their order, and "
-    "all see a write at once"
+    "PTX is read here so that a release waits until all is visible, loads keep their order, and all see a write at once"
 )
 """What a proof rests on: where the machine orders more than PTX does."""
+
+ACQUIRING = "relaxed reads acquire here, which PTX does not promise"
 
 RELIES_ON = "it relies on aligned accesses of up to 16 bytes by one instruction being whole, which PTX does not promise"
 
@@ -80,6 +81,8 @@ class Gpus:
         """
         kernel = kernel.read(self.bench)
         self.bench.assumes(READ_AS)
+        if kernel.acquires and kernel.opens("reads"):
+            self.bench.assumes(ACQUIRING)
         if kernel.is_whole:
             self.bench.assumes(RELIES_ON)
         for code, meaning in STOPS.items():

@@ -115,7 +115,8 @@ class _Lowered(rewriting.Module):
     def _access(self, row: str) -> Iterator[str]:
         if found := _LOAD.match(row):
             result, is_volatile, kind, pointer = found.groups()
-            word, site = self.new(), self.site(row, "load", "ld.volatile" if is_volatile else "")
+            named = ("ld.volatile", rq.NO_ACQUIRE) if is_volatile else ()
+            word, site = self.new(), self.site(row, "load", *named)
             called = f"@xccl_ours_read({site}, ptr {pointer}, i64 {BITS.get(kind, 64) // 8})"
             yield f"  {word} = call i64 {called}{self.debug(row)}"
             yield from self.of_word(result, kind, word)

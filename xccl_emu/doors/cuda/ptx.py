@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from xccl_emu.base.errors import KernelError
+from xccl_emu.lang.requests import NO_ACQUIRE
 
 
 class Row(NamedTuple):
@@ -22,6 +23,16 @@ class Row(NamedTuple):
     """What it reads synchronizes, and a run can switch that off."""
     publishes: bool = False
     """Before it, what its thread has written, or knows of by barriers, becomes visible; a run can switch that off."""
+
+    @property
+    def asks(self) -> str:
+        """Return what its reads ask for."""
+        return NO_ACQUIRE if self.named and self.order not in ("acquire", "acq_rel") else ""
+
+    @property
+    def quiet_asks(self) -> str:
+        """Return what its quiet asks for: a fence alone lets reads before it acquire."""
+        return "" if self.opcode in ("fence", "membar") else NO_ACQUIRE
 
 
 TABLE = (

@@ -17,6 +17,7 @@ from xccl_emu.guards.campaign.interpreter import SIZE_MAX, interpret
 from xccl_emu.guards.campaign.programs import (
     DATA,
     EDGE,
+    LOOSE,
     OTHER,
     WITH_WORD,
     WITHOUT_WORD,
@@ -25,7 +26,7 @@ from xccl_emu.guards.campaign.programs import (
     Small,
     program,
 )
-from xccl_emu.lang.requests import ORDERS
+from xccl_emu.lang.requests import NO_ACQUIRE, ORDERS
 from xccl_emu.machine.device.layout import ATOMIC_BYTES, GRANULE_BYTES
 
 NOTHING, AN_END, SPOILED, ANY_END = "nothing", "an end", "a spoiled end", "any end"
@@ -123,6 +124,7 @@ def draw(seed: int, number: int) -> ProgramCase:
     small = _copied_flags(Random(f"{seed}/{number}/copies")) if number % 32 == 31 else small
     small = _giving_up(Random(f"{seed}/{number}/gives up"), small) if number % 16 in (1, 10) else small
     small = _of_lines(Random(f"{seed}/{number}/lines"), small) if number % 16 == 15 else small
+    small = _loose(Random(f"{seed}/{number}/reads"), small) if number % 16 == 4 else small
     expects = rng.choice((NOTHING, AN_END, AN_END, SPOILED if rng.random() < 0.2 else AN_END))
     expects = ANY_END if expects == AN_END and number % 4 == 2 else expects
     pick, fault = rng.randrange(1 << 16), rng.choice(_FAULTS[small.cpu]) if rng.random() < 0.15 else ""
@@ -190,6 +192,12 @@ def _ordering(rng: Random, small: Small) -> Small:
     """Half of the kinds of writes ask for an order; those that add a row do where such are drawn."""
     usual = [line for line in WRITING if line not in (_ADDS_ROW, _LINE)]
     return replace(small, asks={line: rng.choice(ORDERS[1:]) for line in usual if rng.random() < 0.5})
+
+
+def _loose(rng: Random, small: Small) -> Small:
+    """Most reads do not acquire, and some quiets let none before them acquire."""
+    asks = {name: NO_ACQUIRE for name in LOOSE if rng.random() < (0.2 if name.startswith("quiet") else 0.7)}
+    return replace(small, asks={**asks, **small.asks})
 
 
 def _of_units(rng: Random, small: Small) -> Small:

@@ -258,9 +258,34 @@ def searched(trial: Trial, name: str, budget: JudgeBudget) -> Found:
 
 
 def _sample(judged: JudgedProgram, scene: Scene) -> None:
-    drawn = sample.sample(scene.trial, schedules=scene.budget.schedules, seconds=scene.budget.seconds)
-    judged.schedules += drawn.schedules
+    tight = scene.small.acquiring
+    trial = scene.trial if tight == scene.small else tight.trial_on(tight.pod(scene.order), scene.outcome)
+    drawn = _first(judged, trial, scene)
     judged.verdicts[SAMPLING] = drawn.violation.kind if drawn.violation else kinds.NO_VIOLATION
+    if tight != scene.small:
+        _compare_reads(judged, scene, drawn)
+
+
+def _compare_reads(judged: JudgedProgram, scene: Scene, acquiring: sample.Sampled) -> None:
+    """Compare the schedules in which reads do not acquire with the same in which they do, or a quiet follows each."""
+    if _misses(_first(judged, scene.trial, scene), acquiring):
+        judged.contradict(f"{SAMPLING}: nothing where reads do not acquire, a violation where they do", "")
+    if (fenced := scene.small.with_quiets) is not None:
+        loose, tight = (_first(judged, each.trial(scene.order, None), scene) for each in (fenced, fenced.acquiring))
+        if _misses(loose, tight) or _misses(tight, loose):
+            judged.contradict(f"{SAMPLING}: a read with a quiet after it is not as one that acquires", str(loose))
+
+
+def _misses(one: sample.Sampled, other: sample.Sampled) -> bool:
+    """Return whether one has found nothing in the schedules in which the other has found something."""
+    return other.violation is not None and (one.schedules, one.violation is None) > (other.schedules, False)
+
+
+def _first(judged: JudgedProgram, trial: Trial, scene: Scene) -> sample.Sampled:
+    """Draw the first schedules of a trial."""
+    drawn = sample.sample(trial, schedules=scene.budget.schedules, seconds=scene.budget.seconds)
+    judged.schedules += drawn.schedules
+    return drawn
 
 
 def _break(judged: JudgedProgram, scene: Scene, fault: Fault) -> None:

@@ -26,12 +26,13 @@ from xccl_emu.guards.campaign.interpreter import (
     WordAreas,
     interpret,
 )
+from xccl_emu.lang.operations import ASK_FOR_ORDER, orders_of
+from xccl_emu.lang.requests import NO_ACQUIRE
 from xccl_emu.machine.device.layout import QUEUE_DEPTH
 from xccl_emu.machine.explore import Explored, explore
 from xccl_emu.machine.launch import Grant
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import small_pod
-from xccl_emu.machine.state import WRITES
 
 ORDERS = ("sc", "fifo", "relaxed", "unordered")
 WORDS_A_DIE = 8
@@ -51,12 +52,16 @@ WITHOUT_WORD = tuple(name for name in OPERATIONS if name not in WITH_WORD)
 WITH_TARGET = tuple(name for name, does in INSTRUCTIONS.items() if "target" in does)
 """Instructions whose second operand is one, too."""
 
-WRITING = {
+ASKING = {
     f"{site.operation}{sum(s.operation == site.operation for s in interpret.sites[:number])}": number
     for number, site in enumerate(interpret.sites)
-    if site.operation in WRITES
+    if len(orders_of(site.operation)) > 1
 }
-"""Sites of the interpreter that write: ``store0`` is the site of the first kind of store, and so on."""
+"""Sites of the interpreter that may ask for something: ``store0`` is the site of the first kind of store, and so on."""
+WRITING = {name: number for name, number in ASKING.items() if interpret.sites[number].operation in ASK_FOR_ORDER}
+"""Sites that write."""
+LOOSE = tuple(name for name, number in ASKING.items() if NO_ACQUIRE in orders_of(interpret.sites[number].operation))
+"""Names of those that may ask not to acquire."""
 
 Words = tuple[int, ...]
 Outcome = Words | frozenset[Words]
@@ -82,6 +87,12 @@ class Instruction:
         """The words that it names."""
         words = [self.a] if self.name in WITH_WORD else []
         return words + ([self.b | DATA * (self.name == "dma_data")] if self.name in WITH_TARGET else [])
+
+    @property
+    def reads(self) -> bool:
+        """Return whether its scalar unit reads memory."""
+        does = INSTRUCTIONS[self.name]
+        return any(f"lang.{name}" in does for name in ("load", "poll", "atomic", "compare"))
 
     def code(self) -> int:
         """Return it as bits, the operation lowest."""
@@ -149,7 +160,7 @@ class Small:
     scalar_cache: int = 0
     """Lines that a scalar unit caches."""
     asks: Mapping[str, str] = field(default_factory=dict)
-    """Which orders writes ask for, by their names in `WRITING`."""
+    """What requests ask for, by their names in `ASKING`."""
     launched: int = 0
     """Cores of a launch, with a barrier of their own; 0: all of a die."""
     flags: bool = False
@@ -192,6 +203,19 @@ class Small:
         return 4 * instructions + 2 * len(self.programs) + self.n_dies + options
 
     @property
+    def acquiring(self) -> "Small":
+        """Return the same program, in which every read acquires."""
+        return replace(self, asks={name: order for name, order in self.asks.items() if order != NO_ACQUIRE})
+
+    @property
+    def with_quiets(self) -> "Small | None":
+        """Return it with a quiet after each read, by which that acquires; None if that is too long."""
+        quiet = Instruction("quiet")
+        longer = tuple(tuple(i for one in each for i in (one, quiet)[: 1 + one.reads]) for each in self.programs)
+        asks = {name: order for name, order in self.asks.items() if not name.startswith("quiet")}
+        return replace(self, programs=longer, asks=asks) if max(map(len, longer)) <= SIZE_MAX else None
+
+    @property
     def spins(self) -> bool:
         """May it load for ever?"""
         return any(one.name.startswith("spin") for each in self.programs for one in each)
@@ -232,7 +256,7 @@ class Small:
                 buffer = pod.memory[spec.memory_bytes + core * UB_BYTES :][:UB_BYTES].view(np.int32)
                 buffer[:] = [_filling(core, k) for k in range(len(buffer))]
         for line, order in self.asks.items():
-            pod.weaken(0, WRITING[line], order)
+            pod.weaken(0, ASKING[line], order)
         return pod
 
     def _launch(self, pod: Pod, home: int, cores: Sequence[int]) -> None:

@@ -10,6 +10,7 @@ from xccl_emu import lang
 from xccl_emu.base.errors import ConfigError, KernelError
 from xccl_emu.lang import heads
 from xccl_emu.lang.foreign import compiler, image
+from xccl_emu.lang.operations import orders_of
 
 STACK_WORDS = 96
 """Words of its stack that a kernel may have live at a request, if nothing is said."""
@@ -135,8 +136,8 @@ class CKernel(lang.Kernel):
 
     def _site(self, place: image.ForeignRequest) -> lang.Site:
         file = self.file.parent / place.file
-        if place.order not in lang.requests.ORDERS:
-            raise KernelError(f"{file}:{place.line}: order={place.order!r}: must be one of {lang.requests.ORDERS}")
+        if place.order not in (known := orders_of(place.operation)):
+            raise KernelError(f"{file}:{place.line}: order={place.order!r}: must be one of {known}")
         text = _line_of(str(file), place.line)
         calling, _, line = place.caller.rpartition(":")
         callers = ((str(self.file.parent / calling), int(line)),) if calling else ()

@@ -132,8 +132,9 @@ GROUP_WORDS = 4
 TRAFFIC_WRITES, TRAFFIC_FLAGS, TRAFFIC_READS, TRAFFIC_WRITE_BYTES, TRAFFIC_READ_BYTES, TRAFFIC_MASKS = range(6)
 TRAFFIC_MASK_BITS = 32  # in a word
 
-# ---- a word for each site of a kernel: is its synchronization off, which order does it ask for, is its quiet a fence?
-SITE_OFF, SITE_ORDER, SITE_FENCE = 1, 1, 8  # the order is above the first bit
+# ---- a word for each site of a kernel: is its synchronization off, which order does it ask for, is its quiet a fence,
+# does its read (or do those before its quiet) not acquire?
+SITE_OFF, SITE_ORDER, SITE_FENCE, SITE_NO_ACQUIRE = 1, 1, 8, 16  # the order is above the first bit
 ASKS_NO, ASKS_RELAXED, ASKS_STRONG = range(1, 4)
 ASKS_SOME_STRONG = 2  # in `REQUEST_ORDERS`
 

@@ -42,6 +42,7 @@ def begin(space, run, forget):
             clocks[monitor_clocks.pipe_row(m, i, pipe) + monitor_clocks.engine_word(m, i, pipe)] = 1
         if st[ms.ORDER] == ms.ORDER_FIFO:
             monitor_clocks.clear_row(m, clocks, monitor_clocks.ahead_row(m, i))
+        monitor_clocks.forget_seen(m, clocks, i)
         if m[ml.FENCES]:
             monitor_clocks.clear_row(m, clocks, monitor_clocks.fence_row(m, i))
         for event in range(m[ml.N_DMA]):

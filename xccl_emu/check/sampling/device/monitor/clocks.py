@@ -8,7 +8,7 @@ from xccl_emu.check.sampling.device.monitor import layout as ml
 from xccl_emu.lang import operations as ops
 from xccl_emu.lang import requests as rq
 from xccl_emu.machine.device import layout as ms
-from xccl_emu.machine.device.flight import asked_at
+from xccl_emu.machine.device.flight import asked_at, site_word
 from xccl_emu.machine.device.words import jit
 
 
@@ -72,6 +72,34 @@ def dma_row(m, i, k):
 def fence_row(m, i):
     """Return the row of what mtu-out knew at the last fence that it has passed."""
     return m[ml.FENCE_ROWS] + i * m[ml.WORDS]
+
+
+@jit
+def pending_row(m, i):
+    """Return the row of what reads of a core have seen that do not acquire; the next one has their sites."""
+    return m[ml.PENDING_ROWS] + 2 * i * m[ml.WORDS]
+
+
+@jit
+def forget_seen(m, clocks, i):
+    """A core begins: its reads have seen nothing."""
+    if m[ml.PENDING]:
+        clear_row(m, clocks, pending_row(m, i))
+
+
+@jit
+def acquires(st, m, base, site):
+    """Does a read acquire what it sees, or a quiet what reads before it have seen?"""
+    return m[ml.PENDING] == 0 or site_word(st, base, site) & ms.SITE_NO_ACQUIRE == 0
+
+
+@jit
+def note_seen(m, clocks, i, row, site):
+    """A read that does not acquire sees what is in a row."""
+    seen = pending_row(m, i)
+    for w in range(m[ml.WORDS]):
+        if clocks[row + w] > clocks[seen + w]:
+            clocks[seen + w], clocks[seen + m[ml.WORDS] + w] = clocks[row + w], site
 
 
 @jit
@@ -240,9 +268,11 @@ def see_writes(m, clocks, row, i, die, known):
 
 
 @jit
-def pass_quiet(st, m, clocks, i):
-    """The scalar unit knows that all its core has issued is done and visible."""
+def pass_quiet(st, m, clocks, i, base):
+    """The scalar unit knows that all its core has issued is done and visible, and what its reads have seen."""
     scalar = pipe_row(m, i, rq.SCALAR)
+    if m[ml.PENDING] and acquires(st, m, base, m[ml.X_SITE]):
+        join_row(m, clocks, scalar, pending_row(m, i))
     for pipe in range(rq.MTU_IN, rq.MTU_OUT + 1):
         own = pipe_row(m, i, pipe)
         clocks[scalar + engine_word(m, i, pipe)] = clocks[own + engine_word(m, i, pipe)]

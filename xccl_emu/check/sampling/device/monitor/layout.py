@@ -211,7 +211,13 @@ X_PADDING, X_APART = 96, 97
 WANTED, N_WANTED = 98, 99
 """Says where first byte and end are of each range that is to hold something at the end; and counts these."""
 
-HEADER = 100
+PENDING, PENDING_ROWS = 100, 101
+"""Holds 1 if some reads do not acquire; then says where two rows are for each core: what these have seen, and at which
+sites."""
+V_SEEN = 102
+"""Holds for a race the site + 1 of such a read, if by it the later access would know of the earlier one; else 0."""
+
+HEADER = 103
 
 S_GENERATION, S_WRITTEN, S_RECORDS, S_FIXED = range(4)
 """Words of a granule: the run that the rest is of; a bit for each byte that was written, and `SAVED`; first record; and

@@ -92,6 +92,7 @@ def _begin(space, i, known):
         row = monitor_clocks.pipe_row(m, i, pipe)
         monitor_clocks.copy_row(m, clocks, row, known)
         clocks[row + monitor_clocks.engine_word(m, i, pipe)] += 1
+    monitor_clocks.forget_seen(m, clocks, i)
     if m[ml.FENCES]:
         monitor_clocks.copy_row(m, clocks, monitor_clocks.fence_row(m, i), known)
     if st[ms.ORDER] == ms.ORDER_FIFO:

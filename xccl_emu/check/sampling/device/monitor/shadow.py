@@ -296,8 +296,14 @@ def delivered(space, granule, start, nbytes, word, epoch):
 
 
 @jit
-def acquired(space, half, row):
-    """Somebody has read what the writes in this clock released: every one of them that had to come before is seen.
+def seen_by(core):
+    """Flag of a write that this core has seen by a read that does not acquire: of 48 cores each has its own."""
+    return 1 << 8 + core % 48
+
+
+@jit
+def acquired(space, half, row, seen):
+    """Somebody has read what the writes in this clock released: every one of them that had to come before is ``seen``.
 
     These are the writes to the bytes that become visible together with the 4 bytes that were read.
     """
@@ -306,8 +312,9 @@ def acquired(space, half, row):
         r = space.shadow[shadow_of(space, granule) + ml.S_RECORDS]
         while r:
             known = clocks[row + records[r + ml.R_ENGINE]] >= records[r + ml.R_EPOCH]
-            if known and records[r + ml.R_FLAGS] & ml.DELIVERED and _together(space, r, half, half + 4):
-                records[r + ml.R_FLAGS] |= ml.IMMEDIATE
+            there = space.m[ml.TARGETS] == 0 or records[r + ml.R_FLAGS] & ml.DELIVERED
+            if known and there and _together(space, r, half, half + 4):
+                records[r + ml.R_FLAGS] |= seen
             r = records[r + ml.R_NEXT]
 
 
@@ -407,10 +414,23 @@ def _race(space, a, r):
     both = a.flags & flags
     if both & WRITE and both & WHOLE and _has_flags(space.st, m, a.start // ms.GRANULE_BYTES):
         return
+    if both & WRITE and both & WHOLE and flags & seen_by(a.core):
+        return
     if m[ml.STOP] == 0:
         m[ml.V_CORE_2], m[ml.V_ENGINE_2] = word // m[ml.PER_CORE], word % m[ml.PER_CORE]
         m[ml.V_SITE_2], m[ml.V_FLAGS_2] = records[r + ml.R_SITE], flags
+        m[ml.V_SEEN] = _seen_at(space, a, r) if m[ml.PENDING] else 0
         _found(m, ml.FOUND_RACE, max(a.start, records[r + ml.R_START]), a)
+
+
+@jit
+def _seen_at(space, a, r):
+    """Return the site + 1 of the read that does not acquire, and else would order an access after what is recorded."""
+    m, issued, word = space.m, space.m[ml.X_ISSUED], space.records[r + ml.R_ENGINE]
+    m[ml.X_ISSUED] = seen = monitor_clocks.pending_row(m, a.core)
+    ordered = _comes_after(space, a, r) if a.flags & WRITE else _visible_to(space, a, r)
+    m[ml.X_ISSUED] = issued
+    return space.clocks[seen + m[ml.WORDS] + word] + 1 if ordered else 0
 
 
 @jit

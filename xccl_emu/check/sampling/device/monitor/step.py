@@ -402,7 +402,7 @@ def _after_scalar(space, i, core, base, op):
             monitor_clocks.publish(m, clocks, number - 1, m[ml.X_ADDRESS], 8, row, True)
         clocks[own + monitor_clocks.engine_word(m, i, rq.SCALAR)] += 1
     elif op == rq.OP_QUIET:
-        monitor_clocks.pass_quiet(st, m, clocks, i)
+        monitor_clocks.pass_quiet(st, m, clocks, i, base)
     elif ops.RINGS >> op & 1:
         m[ml.RUNG] = max(m[ml.RUNG], m[ml.X_EVENT] + 1)
         if m[ml.RUNG] > m[ml.N_DMA]:  # none was rung to set this event while the monitor learned
@@ -432,8 +432,13 @@ def _acquire(space, i, core, base, r):
             continue
         row = _released_row(space, i, half << 2)
         if row >= 0:
-            monitor_clocks.join_row(m, clocks, monitor_clocks.pipe_row(m, i, rows[r, accesses.AGENT]), row)
-            shadow.acquired(space, half << 2, row)
+            seen = ml.IMMEDIATE
+            if monitor_clocks.acquires(space.st, m, base, rows[r, accesses.SITE]):
+                monitor_clocks.join_row(m, clocks, monitor_clocks.pipe_row(m, i, rows[r, accesses.AGENT]), row)
+            else:
+                monitor_clocks.note_seen(m, clocks, i, row, rows[r, accesses.SITE])
+                seen |= shadow.seen_by(i)
+            shadow.acquired(space, half << 2, row, seen)
 
 
 @jit
