@@ -101,6 +101,31 @@ def test_reads_that_do_not_acquire_are_as_the_model_has_them_in_many_programs(se
     assert agree_loosely(seed, 120)["by reads"] > 20
 
 
+GIVES = "store m0.4 3; quiet; store 0.0 1"
+LOOSE = {"poll_ge0": "no-acquire"}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(("programs", "asks", "expected"), [
+    ((GIVES, "ge 0.0 1; load m0.4"), LOOSE, "race"),
+    ((GIVES, "ge 0.0 1; quiet; load m0.4"), LOOSE, kinds.VERIFIED),
+    ((GIVES, "ge 0.0 1; fence; load m0.4"), LOOSE, "race"),
+    (("store m0.4 3; store 0.0 1", "ge 0.0 1; quiet; store 1.4 1", "ge 1.4 1; load 1.0"), LOOSE, kinds.VERIFIED),
+    (("store m0.0 1", "ge m0.0 1; store m0.0 2; store m0.0 3"), LOOSE, kinds.VERIFIED),
+    ((GIVES, "ge 0.0 1; store m0.4 2"), LOOSE, "race"),
+    ((GIVES, "ge 0.0 1; store m0.4 2", "ge m0.4 1"), LOOSE, "race"),
+    ((GIVES, "eq 0.0 1; quiet; load m0.4"), {"poll_eq0": "no-acquire", "quiet0": "no-acquire"}, "race"),
+])  # fmt: skip
+def test_what_a_read_that_does_not_acquire_orders(
+    programs: tuple[str, ...], asks: dict[str, str], expected: str, order: str
+) -> None:
+    """A quiet that does not say otherwise lets it acquire; to overwrite the word that it has seen is no race, another's
+    poll of a word does not make it a flag for all."""
+    compared = compare_drawn(Small(tuple(map(program, programs)), dies=2, asks=asks), order, Limits(), 400)
+    assert not compared.differences
+    assert compared.verdict == expected
+
+
 def verdicts(small: Small) -> dict[str, str]:
     """The model's verdict under each order, once all others have said the same."""
     told = {}

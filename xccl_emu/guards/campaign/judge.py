@@ -212,6 +212,8 @@ def judge_scene(scene: Scene, thorough: bool = True, judges: Sequence[str] = JUD
     if SAMPLING in judges and kinds.VERIFIED in (judged.verdicts.get("full"), judged.verdicts.get("merged")):
         _sample(judged, scene)
     _compare_judges(judged)
+    if SAMPLING in judges and scene.small != scene.small.acquiring and not scene.small.spins:
+        _compare_reads(judged, scene)
     if scene.fault and judged.verdicts.get(SEARCHES[0]) == kinds.VERIFIED:
         with suppress(ConfigError):  # the die is not there
             _break(judged, scene, parse(scene.fault, scene.pod.spec))
@@ -258,34 +260,33 @@ def searched(trial: Trial, name: str, budget: JudgeBudget) -> Found:
 
 
 def _sample(judged: JudgedProgram, scene: Scene) -> None:
-    tight = scene.small.acquiring
-    trial = scene.trial if tight == scene.small else tight.trial_on(tight.pod(scene.order), scene.outcome)
-    drawn = _first(judged, trial, scene)
+    small, trial = scene.small.acquiring, scene.trial
+    trial = trial if small == scene.small else small.trial_on(small.pod(scene.order), scene.outcome)
+    drawn = _first(judged, trial, scene.budget)
     judged.verdicts[SAMPLING] = drawn.violation.kind if drawn.violation else kinds.NO_VIOLATION
-    if tight != scene.small:
-        _compare_reads(judged, scene, drawn)
 
 
-def _compare_reads(judged: JudgedProgram, scene: Scene, acquiring: sample.Sampled) -> None:
-    """Compare the schedules in which reads do not acquire with the same in which they do, or a quiet follows each."""
-    if _misses(_first(judged, scene.trial, scene), acquiring):
-        judged.contradict(f"{SAMPLING}: nothing where reads do not acquire, a violation where they do", "")
-    if (fenced := scene.small.with_quiets) is not None:
-        loose, tight = (_first(judged, each.trial(scene.order, None), scene) for each in (fenced, fenced.acquiring))
-        if _misses(loose, tight) or _misses(tight, loose):
-            judged.contradict(f"{SAMPLING}: a read with a quiet after it is not as one that acquires", str(loose))
+def _first(judged: JudgedProgram, trial: Trial, budget: JudgeBudget) -> sample.Sampled:
+    """Draw the first schedules of a trial."""
+    drawn = sample.sample(trial, schedules=budget.schedules, seconds=budget.seconds)
+    judged.schedules += drawn.schedules
+    return drawn
+
+
+def _compare_reads(judged: JudgedProgram, scene: Scene) -> None:
+    """Compare schedules in which reads do not acquire with the same in which they do; also with a quiet after each."""
+    for small, fenced in ((scene.small, False), (scene.small.with_quiets, True)):
+        if small is not None:
+            trials = (each.trial(scene.order, None) for each in (small, small.acquiring))
+            loose, tight = (_first(judged, trial, scene.budget) for trial in trials)
+            if _misses(loose, tight) or (fenced and _misses(tight, loose)):
+                where = "a quiet after each read" if fenced else "reads that do not acquire"
+                judged.contradict(f"{SAMPLING}: {where}", f"{loose}; {tight}")
 
 
 def _misses(one: sample.Sampled, other: sample.Sampled) -> bool:
     """Return whether one has found nothing in the schedules in which the other has found something."""
     return other.violation is not None and (one.schedules, one.violation is None) > (other.schedules, False)
-
-
-def _first(judged: JudgedProgram, trial: Trial, scene: Scene) -> sample.Sampled:
-    """Draw the first schedules of a trial."""
-    drawn = sample.sample(trial, schedules=scene.budget.schedules, seconds=scene.budget.seconds)
-    judged.schedules += drawn.schedules
-    return drawn
 
 
 def _break(judged: JudgedProgram, scene: Scene, fault: Fault) -> None:
