@@ -229,7 +229,7 @@ def test_a_release_covers_writes_before_a_barrier(
     hear = "while (*(volatile unsigned *)flag != 1) {}"
     case = _message(tmp_path, TELL["release by atomic_ref"][0], hear, write)
     more = type("More", (type(case),), {"threads": 2 + (meet == PART), "home": 1})()
-    assert check(more.with_pod_options(**reading)).verdict == wanted
+    assert check(more.with_pod_options(**ACQUIRE, **reading)).verdict == wanted
 
 
 def _message(folder: Path, tell: str, hear: str, write: str = "*word = 7;") -> Case:
