@@ -70,6 +70,11 @@ class _Options:
     witness_seconds: float = WITNESS_SECONDS
     """How long the schedule that shows a violation is made shorter, at most."""
 
+    @property
+    def inform(self) -> Callable[[int, int, float], None] | None:
+        """Return what a search calls now and then with states, transitions and seconds so far."""
+        return self.progress and partial(self.progress, "states")
+
 
 def check(
     checkable: Checkable,
@@ -250,10 +255,9 @@ def _without_die(verdict: Verdict, checkable: Checkable, fault: Fault, options: 
     from xccl_emu.check.search.setup import Setup
 
     trial = checkable.build(verdict.order, verdict.without)
-    inform = options.progress and partial(options.progress, "states")
     search = WithoutDie(
         Setup(trial, full=options.reduction != "merged", most=options.reduction == "full"), fault.source,
-        max_states=options.max_states, max_bytes=options.max_bytes, seconds=options.seconds, progress=inform,
+        max_states=options.max_states, max_bytes=options.max_bytes, seconds=options.seconds, progress=options.inform,
     )  # fmt: skip
     found = search.run()
     verdict = replace(
@@ -291,10 +295,9 @@ def _by_brute_force(verdict: Verdict, checkable: Checkable, fault: Fault, option
     from xccl_emu.check.search.every_fault import FaultySearch
 
     trial = checkable.build(verdict.order, verdict.without)
-    inform = options.progress and partial(options.progress, "states")
     found = FaultySearch(
         trial, fault, max_states=options.max_states, max_bytes=options.max_bytes, seconds=options.seconds,
-        progress=inform,
+        progress=options.inform,
     ).run()  # fmt: skip
     verdict = replace(verdict, states=found.states, transitions=found.transitions, collision=0.0)
     if found.actions is not None:
@@ -369,7 +372,6 @@ def _searched(
         setup = Setup(trial, full=options.reduction != "merged", most=options.reduction == "full")
     except CapacityError as error:
         return replace(verdict, verdict=UNSUPPORTED, reason=str(error)), False
-    inform = options.progress and partial(options.progress, "states")
     aside: dict[tuple[int, ...], str] = {}
     drawn: list[Violation] = []
     until = math.inf if options.seconds is None else working_seconds() + options.seconds
@@ -380,8 +382,9 @@ def _searched(
 
     while True:
         found = Search(
-            setup, max_states=options.max_states, max_bytes=options.max_bytes, seconds=options.seconds, progress=inform,
-            breadth_first=options.breadth_first, aside=list(aside), draw=None if aside else draw,
+            setup, max_states=options.max_states, max_bytes=options.max_bytes, seconds=options.seconds,
+            progress=options.inform, breadth_first=options.breadth_first, aside=list(aside),
+            draw=None if aside else draw,
         ).run()  # fmt: skip
         verdict = replace(
             verdict, states=found.states, transitions=found.transitions, actions=found.actions_taken,

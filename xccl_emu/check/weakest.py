@@ -18,7 +18,8 @@ from xccl_emu.check.check import Progress, search_once
 from xccl_emu.check.trial import Checkable, Trial
 from xccl_emu.check.verdict import UNFINISHED, UNSUPPORTED, VERIFIED, VIOLATION, Certificate, Verdict
 from xccl_emu.lang import Site
-from xccl_emu.machine.state import FENCE, WRITES
+from xccl_emu.lang import operations as ops
+from xccl_emu.machine.state import FENCE
 
 ORDERS = ("relaxed", "unordered")
 """Memory orders under which it matters what a request asks for."""
@@ -170,7 +171,7 @@ def requests(checkable: Checkable, by: WeakenedSearch) -> Iterator[AdvisedReques
     reached = _reached(checkable, by.order, by.without)
     for number, kernel in enumerate(checkable.build(by.order, by.without).pod.kernels):
         for n, site in enumerate(kernel.sites):
-            if site.operation in (*WRITES, "quiet"):
+            if site.operation in (*ops.ASK_FOR_ORDER, "quiet"):
                 yield AdvisedRequest(checkable, by, number, kernel.name, n, site, (site.file, site.line) in reached)
 
 

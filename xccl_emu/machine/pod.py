@@ -489,9 +489,9 @@ class Pod:
         """List who takes part in the run that begins, and what of it is switched off."""
         asked, signals = 0, False
         for number, kernel in enumerate(self.kernels):
-            words, most, some, _ = self.switches.words(number, kernel)
-            self._array.switches(number)[: len(words)] = words
-            asked, signals = max(asked, most), signals or some
+            of = self.switches.words(number, kernel)
+            self._array.switches(number)[: len(of.words)] = of.words
+            asked, signals = max(asked, of.asked), signals or of.signals
         weak = self.order in ("relaxed", "unordered")
         self.state[ms.REQUEST_ORDERS], self.state[ms.SOME_SIGNAL] = (asked, signals) if weak else (0, 0)
         rows = self.state[ms.LOSSES : ms.LOSSES + ms.LOSS_WORDS * ms.LOSSES_MOST].reshape(-1, ms.LOSS_WORDS)
@@ -500,7 +500,7 @@ class Pod:
 
     def has_loose_reads(self) -> bool:
         """Return whether a kernel reads flags by what does not acquire."""
-        return any(self.switches.words(number, kernel)[-1] for number, kernel in enumerate(self.kernels))
+        return any(self.switches.words(number, kernel).is_loose for number, kernel in enumerate(self.kernels))
 
     def weaken(self, kernel: int, site: int, to: str) -> None:
         """Have the requests of a site, of the kernel with this number, ask for another order; or a quiet be a fence.

@@ -14,7 +14,7 @@ import weakref
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -303,10 +303,21 @@ class StateArray:
 # ---- what is not as kernels have it
 
 
-WRITES = ops.ASK_FOR_ORDER
 FENCE = "fence"
 _ASKED = (0, 1, 0, 2)
 """What `REQUEST_ORDERS` says of requests that ask for nothing, no order, a relaxed and a strong one."""
+
+
+class SiteWords(NamedTuple):
+    """What the machine is to know of a kernel's sites."""
+
+    words: NDArray[np.int64]
+    """A word for each."""
+    asked: int
+    """The most that one of them asks for, as `REQUEST_ORDERS` says it."""
+    signals: bool
+    is_loose: bool
+    """Does one read flags, and not acquire?"""
 
 
 class Switches:
@@ -353,9 +364,8 @@ class Switches:
             raise ConfigError("to", to, f"{operation} can be one of {', '.join(known) or 'nothing else'}")
         self.weaker[kernel, site] = to
 
-    def words(self, number: int, kernel: Kernel) -> tuple[NDArray[np.int64], int, bool, bool]:
-        """Return the machine's word for each site, the most that one of them asks for, whether one signals, and whether
-        one reads and does not acquire."""
+    def words(self, number: int, kernel: Kernel) -> SiteWords:
+        """Return what the machine is to know of the sites of a kernel."""
         weaker = frozenset((site, to) for (of, site), to in self.weaker.items() if of == number)
         return _site_words(kernel, self.without, weaker)
 
@@ -365,16 +375,15 @@ def _names(kernel: Kernel) -> set[str]:
 
 
 @functools.lru_cache(maxsize=256)
-def _site_words(
-    kernel: Kernel, without: frozenset[str], weaker: frozenset[tuple[int, str]]
-) -> tuple[NDArray[np.int64], int, bool, bool]:
+def _site_words(kernel: Kernel, without: frozenset[str], weaker: frozenset[tuple[int, str]]) -> SiteWords:
     """Kept, as many runs are alike."""
     changed = dict(weaker)
     words = [_site_word(site, changed.get(number, site.order), without) for number, site in enumerate(kernel.sites)]
     most = max((_ASKED[word >> ms.SITE_ORDER & 3] for word in words), default=0)
     loose = [site for word, site in zip(words, kernel.sites, strict=True) if word & ms.SITE_NO_ACQUIRE]
     on = [site.operation for word, site in zip(words, kernel.sites, strict=True) if not word & ms.SITE_OFF]
-    return np.array(words, np.int64), most, "put_signal" in on, any(site.operation != "quiet" for site in loose)
+    is_loose = any(site.operation != "quiet" for site in loose)
+    return SiteWords(np.array(words, np.int64), most, "put_signal" in on, is_loose)
 
 
 def _site_word(site: Site, order: str, without: frozenset[str]) -> int:
