@@ -1,15 +1,18 @@
-"""Write the table of docs/records/campaign.md: mistakes planted in the search, and what each takes to be found.
+"""Write the tables of docs/records/campaign.md: mistakes planted in the judge, and what each takes to be found.
 
     python tools/judge.py                    all of them
     python tools/judge.py loads-stay ...     some; the lines of others stay as they are
     python tools/judge.py --ends field-acquired-late ...    the smallest programs, judged by their ends
+    python tools/judge.py --model            the mistakes in the monitor, by the model of tests/model
     python tools/judge.py --programs 2000    give up sooner
     python tools/judge.py --workers 4        processes; each of them takes every fourth program
 
-The package is copied once, with all mistakes in it, each under a word of the checker state that says which one is
-made, so that the copy is compiled once; campaigns run on it in processes of their own.  A program is judged by all
-judges if the mistake changes what the full search says of it.  It counts if they contradict each other then, and do
-not without the mistake.
+The package is copied once, with all mistakes in it, each under a word of the checker state, or of the monitor's, that
+says which one is made, so that the copy is compiled once; campaigns run on it in processes of their own.  A program is
+judged by all judges if the mistake changes what the full search says of it, or of one in the monitor what schedules say
+in which reads do not acquire.  It counts if they contradict each other then, and do not without the mistake.
+
+A campaign has no second judge of a monitor in which such reads acquire too much: the model of tests/model is one.
 """
 
 import argparse
@@ -19,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,24 +31,29 @@ from pages import ROOT, between, table
 
 from xccl_emu.base.jobs import Job, collect, end_with
 from xccl_emu.check.faults import parse
+from xccl_emu.check.sampling import sample
+from xccl_emu.check.sampling.device.monitor import layout as ml
 from xccl_emu.check.search.device import checker_state as cs
 from xccl_emu.check.search.device import faulty_runs
 from xccl_emu.check.verdict import VERIFIED
 from xccl_emu.guards.campaign import judge, run
 from xccl_emu.guards.campaign.generate import ProgramCase, draw
-from xccl_emu.guards.campaign.programs import ORDERS
+from xccl_emu.guards.campaign.programs import ORDERS, Small
 from xccl_emu.guards.campaign.smallest import PAIRS, smallest
 
 PAGE = ROOT / "docs" / "records" / "campaign.md"
 COLUMNS = ("planted", "what is wrong", "programs", "order", "first contradiction")
 MOST, SEED, NOT_RUN = 20_000, 0, "not run"
-BY_ENDS = "--hunt-ends"
+DRAWN, MOST_LOOSE = 200, 1_000
+"""Schedules of each program that the model judges too, and programs."""
+BY_ENDS, BY_MODEL = "--hunt-ends", "--hunt-model"
 WORD = cs.HEADER
 """Word of the copy's checker state that says which mistake is made; the package's has one word less."""
 SWITCH = "XCCL_EMU_PLANTED"
 _SET = "        ck[cs.FULL] = full\n"
 _HOST, _MAY_WAIT = "search/every_fault.py", "target, trial.may_wait(fault)"
 _HEADER = "HEADER = GIVES_UP + 1 + GIVES_UP_MAX\n"
+_PENDING = "        m[ml.FENCES], m[ml.SIGNALS], m[ml.PENDING] = self._fences, signals, pending\n"
 
 
 @dataclass(frozen=True)
@@ -74,8 +83,18 @@ class Mistake:
             path.write_text(text.replace(old, new.replace("PLANTED", f"({word} == {number})")), "utf-8")
 
 
-_SETUP, _FAULTY = "search/setup.py", "search/device/faulty_runs.py"
-_WORDS = {_SETUP: f"self.checker[{WORD}]", _FAULTY: f"asked.words[{faulty_runs.MAY_BLOCK + 1}]"}
+    @property
+    def is_of_monitor(self) -> bool:
+        """Return whether it is in what watches drawn schedules, not in the search."""
+        return self.file.startswith("sampling/")
+
+
+_SETUP, _FAULTY, _WATCH = "search/setup.py", "search/device/faulty_runs.py", "sampling/watch.py"
+_CLOCKS, _STEP = (f"sampling/device/monitor/{name}.py" for name in ("clocks", "step"))
+_WORDS = {
+    _SETUP: f"self.checker[{WORD}]", _FAULTY: f"asked.words[{faulty_runs.MAY_BLOCK + 1}]",
+    **dict.fromkeys((_CLOCKS, _STEP), f"m[{ml.HEADER}]"),
+}  # fmt: skip
 """Files that know another word for which mistake is made, or the checker state by another name."""
 _CLASSIFY, _DFS, _FIELDS, _GRANULES, _INSIDE, _KEPT, _MOVES, _RACES, _RUN = (
     f"search/device/{name}.py"
@@ -397,8 +416,24 @@ MISTAKES = (
         "open-is-ended", "a state that is met again counts as one with a way to an end", "search/device/frames.py",
         "    if number < 0:", "    if number < 0 or PLANTED:",
     ),
+    Mistake(
+        "quiet-takes-nothing", "a quiet lets no read before it acquire", _CLOCKS,
+        "acquires(st, m, base, m[ml.X_SITE]):", "acquires(st, m, base, m[ml.X_SITE]) and not PLANTED:",
+    ),
+    Mistake(
+        "seen-is-dropped", "what a read has seen that does not acquire is forgotten at the next one", _CLOCKS,
+        "> clocks[seen + w]:", "> clocks[seen + w] or PLANTED:",
+    ),
+    Mistake(
+        "seen-is-acquired", "a read that does not acquire acquires", _STEP,
+        "base, rows[r, accesses.SITE]):", "base, rows[r, accesses.SITE]) or PLANTED:",
+    ),
+    Mistake(
+        "release-acquires", "a quiet that lets no read before it acquire, as in a release, does so", _CLOCKS,
+        "m[ml.PENDING] and acquires(", "m[ml.PENDING] and PLANTED or m[ml.PENDING] and acquires(",
+    ),
 )  # fmt: skip
-"""All in the search, which alone says "verified"."""
+"""Most in the search, which alone says "verified"; the last ones in the monitor, of reads that do not acquire."""
 
 
 def planted(folder: Path) -> None:
@@ -406,10 +441,15 @@ def planted(folder: Path) -> None:
     shutil.copytree(ROOT / "xccl_emu", folder / "xccl_emu", ignore=shutil.ignore_patterns("__pycache__"))
     for number, mistake in enumerate(MISTAKES, 1):
         mistake.plant(folder, number)
-    chosen = f'        ck[{WORD}] = int(__import__("os").environ.get("{SWITCH}", 0))\n'
-    states = "search/device/checker_state.py"
-    asked = (_HOST, _MAY_WAIT, _MAY_WAIT + f', int(__import__("os").environ.get("{SWITCH}", 0))')
-    for name, old, new in ((_SETUP, _SET, _SET + chosen), (states, _HEADER, _HEADER[:-1] + " + 1\n"), asked):
+    made = f'int(__import__("os").environ.get("{SWITCH}", 0))'
+    chosen = f"        ck[{WORD}] = {made}\n"
+    words = (
+        (_SETUP, _SET, _SET + chosen), ("search/device/checker_state.py", _HEADER, _HEADER[:-1] + " + 1\n"),
+        (_HOST, _MAY_WAIT, f"{_MAY_WAIT}, {made}"),
+        ("sampling/device/monitor/layout.py", f"\nHEADER = {ml.HEADER}\n", f"\nHEADER = {ml.HEADER + 1}\n"),
+        (_WATCH, _PENDING, f"{_PENDING}        m[{ml.HEADER}] = {made}\n"),
+    )  # fmt: skip
+    for name, old, new in words:
         path = folder / "xccl_emu" / "check" / name
         path.write_text(path.read_text("utf-8").replace(old, new), "utf-8")
 
@@ -420,7 +460,27 @@ _CAMPAIGN, _ENDS = run.CampaignPlan(1), run.CampaignPlan(1, ends=True, budget=re
 
 
 def changed(case: ProgramCase, mistakes: Sequence[int]) -> Iterator[int]:
-    """Mistakes, by number, that change what the full search says of a program, or of one in which something breaks."""
+    """Mistakes, by number, that change what their judge says of a program: the search, or the monitor."""
+    watching = [number for number in mistakes if MISTAKES[number - 1].is_of_monitor]
+    yield from _changed_searches(case, [number for number in mistakes if number not in watching])
+    if case.small != case.small.acquiring and not case.small.spins:
+        both, few = [each for each in (case.small, case.small.with_quiets) if each], judge.BUDGET.schedules
+        usual = _drawn(both, 0, few) if watching else []
+        yield from (number for number in watching if _drawn(both, number, few) != usual)
+
+
+def _drawn(programs: Sequence[Small], number: int, schedules: int) -> list[tuple[int, bool]]:
+    """Draw schedules of programs in which reads do not acquire: how many were drawn, and was nothing found?"""
+    os.environ[SWITCH] = str(number)
+    trials = (small.trial(order, None) for small in programs for order in ORDERS)
+    drawn = (sample.sample(trial, schedules=schedules) for trial in trials)
+    return [(each.schedules, each.violation is None) for each in drawn]
+
+
+def _changed_searches(case: ProgramCase, mistakes: Sequence[int]) -> Iterator[int]:
+    """Yield those that change what the full search says of a program, or of one in which something breaks."""
+    if not mistakes:
+        return
     strong = judge.Scene(case.small, "sc", None, judge.BUDGET)
     outcome = judge.outcome_of(case, strong)
     scenes = [judge.Scene(case.small, order, outcome, judge.BUDGET, case.fault) for order in ORDERS]
@@ -448,7 +508,7 @@ def contradictions(case: ProgramCase, number: int, plan: run.CampaignPlan = _CAM
     return [wrong for judged in run.judged(case, plan) for wrong in judged.contradictions]
 
 
-def hunt_ends(programs: range, mistakes: Sequence[int]) -> Iterator[tuple[int, int, judge.Contradiction]]:
+def hunt_ends(_: int, programs: range, mistakes: Sequence[int]) -> Iterator[tuple[int, int, judge.Contradiction]]:
     """Smallest program, mistake, and the first choice that loses ends, once of each mistake."""
     left = list(mistakes)
     for program in programs:
@@ -458,6 +518,39 @@ def hunt_ends(programs: range, mistakes: Sequence[int]) -> Iterator[tuple[int, i
             if wrong and not contradictions(case, 0, _ENDS):
                 left.remove(number)
                 yield program, number, wrong[0]
+
+
+def hunt_model(seed: int, programs: range, mistakes: Sequence[int]) -> Iterator[tuple[int, int, judge.Contradiction]]:
+    """Program in which reads do not acquire, mistake of the monitor, and how the model contradicts, once of each."""
+    from tests.model.draw import loose
+
+    left = list(mistakes)
+    for program in programs:
+        small = loose(seed, program)
+        usual = _drawn([small], 0, DRAWN)
+        for number in tuple(left):
+            wrong = None if _drawn([small], number, DRAWN) == usual else _against_model(small, number)
+            if wrong:
+                left.remove(number)
+                yield program, number, wrong
+        if not left:
+            return
+
+
+def _against_model(small: Small, number: int) -> judge.Contradiction | None:
+    """Ask the model of tests/model: does it contradict a monitor with a mistake, and agree with one without it?"""
+    from tests.model.compare import Limits, compare_drawn
+    from tests.model.translate import Unknown
+
+    for order in ORDERS:
+        with suppress(Unknown):
+            os.environ[SWITCH] = str(number)
+            compared = compare_drawn(small, order, Limits(model=1_000), DRAWN)
+            os.environ[SWITCH] = "0"
+            if compared.differences and not compare_drawn(small, order, Limits(model=1_000), DRAWN).differences:
+                shown = "something" if compared.verdict == VERIFIED else "nothing"
+                return judge.Contradiction(order, f"model {compared.verdict}; sampling finds {shown}", "")
+    return None
 
 
 def hunt(seed: int, programs: range, mistakes: Sequence[int]) -> Iterator[tuple[int, int, judge.Contradiction]]:
@@ -474,6 +567,9 @@ def hunt(seed: int, programs: range, mistakes: Sequence[int]) -> Iterator[tuple[
             return
 
 
+HUNTS = {"--hunt": hunt, BY_ENDS: hunt_ends, BY_MODEL: hunt_model}
+
+
 # ---- in the process that was started
 
 
@@ -481,7 +577,7 @@ def found(
     folder: Path, seed: int, programs: range, mistakes: Sequence[int], how: str = "--hunt"
 ) -> dict[int, tuple[str, ...]]:
     """Programs, order and contradiction of the first one that any of the processes found, by mistake."""
-    environ = {"XCCL_EMU_CACHE_DIR": str(folder)} | os.environ | {"PYTHONPATH": str(folder)}
+    environ = {"XCCL_EMU_CACHE_DIR": str(folder)} | os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
     asked = ",".join(map(str, mistakes))
     start = partial(subprocess.run, env=environ, stdout=subprocess.PIPE, text=True, check=True)
     words, last = [sys.executable, __file__, how, str(seed)], [str(programs.stop), str(programs.step), asked]
@@ -517,35 +613,41 @@ def lines_of(page: str, mark: str) -> dict[str, str]:
 
 
 def together(page: str) -> str:
-    """The page with its table of what finds each mistake made again: of the other two, and of traps."""
-    found_by = [lines_of(page, mark) for mark in ("judge", "judge-ends")]
+    """The page with its table of what finds each mistake made again: of the other three, and of traps."""
+    found_by = [lines_of(page, mark) for mark in ("judge", "judge-ends", "judge-model")]
     rows = []
     for mistake in MISTAKES:
         lines = [lines.get(f"`{mistake.name}`", "") for lines in found_by]
         after = [line.split(" | ")[2] if line else NOT_RUN for line in lines]
+        after[1 if mistake.is_of_monitor else 2] = ""  # who does not judge it
         rows.append([f"`{mistake.name}`", *after, f"*{mistake.trap}*" if mistake.trap else ""])
-    return between(page, "judge-all", table(("planted", "drawn programs", "smallest programs", "trap"), rows))
+    return between(page, "judge-all", table(("planted", "drawn programs", "smallest programs", "model", "trap"), rows))
 
 
 def main(words: Sequence[str]) -> None:
     """Hunt for those that are asked for, and write the lines of these."""
-    if words[:1] in (["--hunt"], [BY_ENDS]):
+    if words[:1] and words[0] in HUNTS:
         end_with(os.getppid())
         seed, first, end, step = map(int, words[1:5])
         programs, mistakes = range(first, end, step), [int(one) for one in words[5].split(",")]
-        hunted = hunt_ends(programs, mistakes) if words[0] == BY_ENDS else hunt(seed, programs, mistakes)
-        for program, number, wrong in hunted:
+        for program, number, wrong in HUNTS[words[0]](seed, programs, mistakes):
             print(program, number, wrong.order, wrong.kind, sep="\t", flush=True)
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", choices=[[], *(each.name for each in MISTAKES)])
     parser.add_argument("--ends", action="store_true", help="judge the smallest programs by their ends")
+    parser.add_argument("--model", action="store_true", help="judge the monitor by the model of tests/model")
     parser.add_argument("--programs", type=int)
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--workers", type=int, default=2)
     asked = parser.parse_args(words)
-    numbers = [n for n, mistake in enumerate(MISTAKES, 1) if not asked.names or mistake.name in asked.names]
-    how, mark, most = (BY_ENDS, "judge-ends", PAIRS) if asked.ends else ("--hunt", "judge", MOST)
+    numbers = [
+        n for n, mistake in enumerate(MISTAKES, 1)
+        if mistake.name in asked.names or not (asked.names or (asked.model and not mistake.is_of_monitor))
+    ]  # fmt: skip
+    how, mark, most = ("--hunt", "judge", MOST)
+    if asked.ends or asked.model:
+        how, mark, most = (BY_ENDS, "judge-ends", PAIRS) if asked.ends else (BY_MODEL, "judge-model", MOST_LOOSE)
     most = asked.programs or most
     with tempfile.TemporaryDirectory() as folder:
         planted(Path(folder))

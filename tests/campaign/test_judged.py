@@ -1,4 +1,4 @@
-"""The judge judged: mistakes that tools/judge.py plants in the search fit its source, and a campaign finds one."""
+"""The judge judged: mistakes that tools/judge.py plants in search and monitor fit their source, and some are found."""
 
 import ast
 from collections.abc import Callable
@@ -9,9 +9,11 @@ from types import ModuleType
 import pytest
 
 from tests.check.traps import NAMED
+from xccl_emu.check.sampling.device.monitor import layout as ml
 from xccl_emu.check.search.device import checker_state as cs
 
 NAMES = ("no-fence", "uses-alone", "fence-over-dies")
+OF_MONITOR = ("quiet-takes-nothing", "seen-is-acquired", "release-acquires")
 
 
 @pytest.fixture
@@ -30,10 +32,14 @@ def test_each_mistake_fits(tool: ModuleType, tmp_path: Path) -> None:
 
 
 def test_the_word_that_says_which_is_free(tool: ModuleType, tmp_path: Path) -> None:
-    """The copy's header has a word more than the package's, and the number of the mistake stands there."""
+    """The copy's headers have a word more than the package's, and the number of the mistake stands there."""
     tool.planted(tmp_path)
-    states = (tmp_path / "xccl_emu" / "check" / "search" / "device" / "checker_state.py").read_text("utf-8")
+    folder = tmp_path / "xccl_emu" / "check"
+    states = (folder / "search" / "device" / "checker_state.py").read_text("utf-8")
     assert f"\n{tool._HEADER[:-1]} + 1\n" in states
+    layout = (folder / "sampling" / "device" / "monitor" / "layout.py").read_text("utf-8")
+    assert f"\nHEADER = {ml.HEADER + 1}\n" in layout
+    assert f"m[{ml.HEADER}] = int(" in (folder / "sampling" / "watch.py").read_text("utf-8")
     assert cs.GIVES_UP + 1 + cs.GIVES_UP_MAX == cs.HEADER == tool.WORD
 
 
@@ -74,7 +80,10 @@ def test_the_first_program_of_all_processes_counts(
 
 @pytest.mark.nightly
 def test_a_mistake_is_found(tool: ModuleType, tmp_path: Path) -> None:
-    """A campaign on a copy with the mistake contradicts itself on a program on which all judges agree without it."""
+    """A campaign on a copy with the mistake contradicts itself on a program on which all judges agree without it; of
+    mistakes in the monitor the model finds those too in which reads acquire too much."""
     tool.planted(tmp_path)
-    numbers = [n for n, mistake in enumerate(tool.MISTAKES, 1) if mistake.name in NAMES]
+    numbers = [n for n, mistake in enumerate(tool.MISTAKES, 1) if mistake.name in (*NAMES, OF_MONITOR[0])]
     assert set(tool.found(tmp_path, 0, range(0, 500, 2), numbers)) == set(numbers)
+    watching = [n for n, mistake in enumerate(tool.MISTAKES, 1) if mistake.name in OF_MONITOR]
+    assert set(tool.found(tmp_path, 0, range(0, 100, 2), watching, tool.BY_MODEL)) == set(watching)
