@@ -90,10 +90,10 @@ class Mistake:
 
 
 _SETUP, _FAULTY, _WATCH = "search/setup.py", "search/device/faulty_runs.py", "sampling/watch.py"
-_CLOCKS, _STEP = (f"sampling/device/monitor/{name}.py" for name in ("clocks", "step"))
+_CLOCKS, _SHADOW, _STEP = (f"sampling/device/monitor/{name}.py" for name in ("clocks", "shadow", "step"))
 _WORDS = {
     _SETUP: f"self.checker[{WORD}]", _FAULTY: f"asked.words[{faulty_runs.MAY_BLOCK + 1}]",
-    **dict.fromkeys((_CLOCKS, _STEP), f"m[{ml.HEADER}]"),
+    **dict.fromkeys((_CLOCKS, _STEP), f"m[{ml.HEADER}]"), _SHADOW: f"space.m[{ml.HEADER}]",
 }  # fmt: skip
 """Files that know another word for which mistake is made, or the checker state by another name."""
 _CLASSIFY, _DFS, _FIELDS, _GRANULES, _INSIDE, _KEPT, _MOVES, _RACES, _RUN = (
@@ -426,11 +426,16 @@ MISTAKES = (
     ),
     Mistake(
         "seen-is-acquired", "a read that does not acquire acquires", _STEP,
-        "base, rows[r, accesses.SITE]):", "base, rows[r, accesses.SITE]) or PLANTED:",
+        "is_loose = not monitor_clocks", "is_loose = not PLANTED and not monitor_clocks",
     ),
     Mistake(
         "release-acquires", "a quiet that lets no read before it acquire, as in a release, does so", _CLOCKS,
         "m[ml.PENDING] and acquires(", "m[ml.PENDING] and PLANTED or m[ml.PENDING] and acquires(",
+    ),
+    Mistake(
+        "seen-by-all", "what one core has seen in its word, all have", _SHADOW,
+        "space.records[r + seen] >> core % ml.SEEN_BITS & 1 != 0",
+        "(space.records[r + seen] >> core % ml.SEEN_BITS & 1 or PLANTED and space.records[r + seen]) != 0",
     ),
 )  # fmt: skip
 """Most in the search, which alone says "verified"; the last ones in the monitor, of reads that do not acquire."""

@@ -304,7 +304,7 @@ def _of_shadow(space: ml.Space) -> Iterator[Fact]:
     top, records = int(m[ml.RECORD_TOP]), space.records
     listed = [r for head in now[:, ml.S_RECORDS].tolist() for r in _list(records, head)]
     free = _list(records, int(m[ml.RECORD_FREE]))
-    all_ = sorted([*listed, *free]) == [*range(ml.RECORD_WORDS, top, ml.RECORD_WORDS)]
+    all_ = sorted([*listed, *free]) == [*range(ml.RECORD_WORDS, top, ml.RECORD_WORDS + int(m[ml.SEEN_WORDS]))]
     yield "each record below RECORD_TOP is in one list: its granule's, or RECORD_FREE's", all_, listed
     yield "RECORD_TOP is within the records", top <= records.size, True
     for r in listed:

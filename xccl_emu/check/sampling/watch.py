@@ -300,6 +300,7 @@ class Monitor:
         m[[ml.WORDS, ml.PER_CORE, ml.N_DMA, ml.TARGETS]] = words, per_core, self._rings, targets
         m[[ml.JUDGED, ml.ASKED]] = self._judged
         m[ml.FENCES], m[ml.SIGNALS], m[ml.PENDING] = self._fences, signals, pending
+        m[ml.SEEN_WORDS] = -(-len(cores) // ml.SEEN_BITS) * pending
         m[[ml.CAPACITY, ml.N_GROUPS, ml.SYNC_MAX]] = capacity, groups, self._sync_max
         m[[ml.N_SYNC, ml.N_SYNC_KNOWN]] = len(self.known)
         m[[ml.META_START, ml.META_END, ml.BUFFERS_START]] = _bounds(self.trial)

@@ -216,8 +216,10 @@ PENDING, PENDING_ROWS = 100, 101
 sites."""
 V_SEEN = 102
 """Holds for a race the site + 1 of such a read, if by it the later access would know of the earlier one; else 0."""
+SEEN_WORDS = 103
+"""Holds how many words of a record say which cores have seen its write so: a bit for each, no word if all acquire."""
 
-HEADER = 103
+HEADER = 104
 
 S_GENERATION, S_WRITTEN, S_RECORDS, S_FIXED = range(4)
 """Words of a granule: the run that the rest is of; a bit for each byte that was written, and `SAVED`; first record; and
@@ -237,6 +239,8 @@ SIGNAL_WORDS = 8
 signal is taken to know of those 8, 16 and so on before it; the search is exact there."""
 
 RECORD_WORDS = 8
+R_SEEN, SEEN_BITS = RECORD_WORDS, 60
+"""Where the `SEEN_WORDS` of a record begin, and how many cores have a bit in each."""
 UNDO_WORDS = 5
 IMMEDIATE, DELIVERED, LOOSE = 8, 16, 32
 """Flags besides those in `accesses`: to know that the write happened is to know that it is visible; it is visible; it

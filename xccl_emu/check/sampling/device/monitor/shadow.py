@@ -296,16 +296,11 @@ def delivered(space, granule, start, nbytes, word, epoch):
 
 
 @jit
-def seen_by(core):
-    """Flag of a write that this core has seen by a read that does not acquire: of 48 cores each has its own."""
-    return 1 << 8 + core % 48
+def acquired(space, half, row, core):
+    """Somebody has read what the writes in this clock released: every one of them that had to come before is visible.
 
-
-@jit
-def acquired(space, half, row, seen):
-    """Somebody has read what the writes in this clock released: every one of them that had to come before is ``seen``.
-
-    These are the writes to the bytes that become visible together with the 4 bytes that were read.
+    These are the writes to the bytes that become visible together with the 4 bytes that were read.  ``core`` has seen
+    them without acquiring; -1 if the read acquires.
     """
     st, clocks, records = space.st, space.clocks, space.records
     for granule in range(first_together(st, half), last_together(st, half) + 1):
@@ -314,7 +309,9 @@ def acquired(space, half, row, seen):
             known = clocks[row + records[r + ml.R_ENGINE]] >= records[r + ml.R_EPOCH]
             there = space.m[ml.TARGETS] == 0 or records[r + ml.R_FLAGS] & ml.DELIVERED
             if known and there and _together(space, r, half, half + 4):
-                records[r + ml.R_FLAGS] |= seen
+                records[r + ml.R_FLAGS] |= ml.IMMEDIATE
+                if core >= 0:
+                    records[r + ml.R_SEEN + core // ml.SEEN_BITS] |= 1 << core % ml.SEEN_BITS
             r = records[r + ml.R_NEXT]
 
 
@@ -414,13 +411,20 @@ def _race(space, a, r):
     both = a.flags & flags
     if both & WRITE and both & WHOLE and _has_flags(space.st, m, a.start // ms.GRANULE_BYTES):
         return
-    if both & WRITE and both & WHOLE and flags & seen_by(a.core):
+    if both & WRITE and both & WHOLE and _has_seen(space, r, a.core):
         return
     if m[ml.STOP] == 0:
         m[ml.V_CORE_2], m[ml.V_ENGINE_2] = word // m[ml.PER_CORE], word % m[ml.PER_CORE]
         m[ml.V_SITE_2], m[ml.V_FLAGS_2] = records[r + ml.R_SITE], flags
         m[ml.V_SEEN] = _seen_at(space, a, r) if m[ml.PENDING] else 0
         _found(m, ml.FOUND_RACE, max(a.start, records[r + ml.R_START]), a)
+
+
+@jit
+def _has_seen(space, r, core):
+    """Has a core seen a recorded write in its word by a read that does not acquire?"""
+    seen = ml.R_SEEN + core // ml.SEEN_BITS
+    return space.m[ml.SEEN_WORDS] != 0 and space.records[r + seen] >> core % ml.SEEN_BITS & 1 != 0
 
 
 @jit
@@ -452,6 +456,8 @@ def _fill(m, records, r, a):
     records[r + ml.R_START], records[r + ml.R_END], records[r + ml.R_FLAGS] = a.start, a.end, a.flags
     records[r + ml.R_SITE], records[r + ml.R_REQUEST] = a.site, m[ml.X_PAYLOAD]
     records[r + ml.R_ENGINE], records[r + ml.R_EPOCH] = a.word, a.epoch
+    for w in range(m[ml.SEEN_WORDS]):
+        records[r + ml.R_SEEN + w] = 0
 
 
 @jit
@@ -463,10 +469,11 @@ def _add(space, s, a):
         m[ml.RECORD_FREE] = records[r + ml.R_NEXT]
     else:
         r = m[ml.RECORD_TOP]
-        if r + ml.RECORD_WORDS > records.size:
+        end = r + ml.RECORD_WORDS + m[ml.SEEN_WORDS]
+        if end > records.size:
             m[ml.STOP] = ml.GROW
             return
-        m[ml.RECORD_TOP] = r + ml.RECORD_WORDS
+        m[ml.RECORD_TOP] = end
     _fill(m, records, r, a)
     records[r + ml.R_NEXT] = shadow[s + ml.S_RECORDS]
     shadow[s + ml.S_RECORDS] = r

@@ -432,13 +432,12 @@ def _acquire(space, i, core, base, r):
             continue
         row = _released_row(space, i, half << 2)
         if row >= 0:
-            seen = ml.IMMEDIATE
-            if monitor_clocks.acquires(space.st, m, base, rows[r, accesses.SITE]):
-                monitor_clocks.join_row(m, clocks, monitor_clocks.pipe_row(m, i, rows[r, accesses.AGENT]), row)
-            else:
+            is_loose = not monitor_clocks.acquires(space.st, m, base, rows[r, accesses.SITE])
+            if is_loose:
                 monitor_clocks.note_seen(m, clocks, i, row, rows[r, accesses.SITE])
-                seen |= shadow.seen_by(i)
-            shadow.acquired(space, half << 2, row, seen)
+            else:
+                monitor_clocks.join_row(m, clocks, monitor_clocks.pipe_row(m, i, rows[r, accesses.AGENT]), row)
+            shadow.acquired(space, half << 2, row, i if is_loose else -1)
 
 
 @jit
