@@ -68,7 +68,8 @@ _IF = {"barrier": ("barriers wait for visibility", "they only drain"),
        "sync_all": ("SyncAll drains", "SyncAll only arrives"),
        "scopes": ("what is ordered for a block or a GPU is for all ranks", "it is for nobody else"),
        "vectors": ("an access of up to 16 bytes by one instruction is whole", "it is made by elements"),
-       "reads": ("relaxed reads acquire", "they do not")}  # fmt: skip
+       "reads": ("relaxed reads acquire", "they do not"),
+       "boundary": ("the end of a kernel publishes to all ranks", "it publishes to none")}  # fmt: skip
 """What each reading says, the stronger and the weaker one."""
 
 

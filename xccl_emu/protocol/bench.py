@@ -23,7 +23,7 @@ READINGS: Mapping[str, tuple[str, ...]] = {
     "barrier": (BOTH, "visible", "empty"), "sync_all": (BOTH, "drains", "arrives"),
     "hazards": ("resolved", "resolved", "open"), "owners": (RETURNED, DRAINED, RETURNED),
     "scopes": (BOTH, "wide", "narrow"), "vectors": (BOTH, "whole", "parts"),
-    "reads": (BOTH, "acquire", "relaxed"),
+    "reads": (BOTH, "acquire", "relaxed"), "boundary": (BOTH, "publishes", "local"),
 }  # fmt: skip
 """What is read in one of two ways, since documents or a case leave it open: what it is where nobody chooses, the
 stronger reading and the weaker one."""

@@ -99,6 +99,7 @@ POD_SIZES = (
         ("scopes", "Whether what CUDA orders for a block or a GPU, barriers too, is visible to all ranks, or to none."),
         ("vectors", "Whether CUDA's accesses of several elements, up to 16 bytes, are made at once, or one by one."),
         ("reads", "Whether CUDA's relaxed and volatile reads of flags acquire, or a fence after them must."),
+        ("boundary", "Whether the end of a CUDA kernel that another one follows publishes to all ranks, or to none."),
         ("owners", "Of bytes whose owners nobody names: due when these have returned, or when everything has drained."),
     )),
 )  # fmt: skip

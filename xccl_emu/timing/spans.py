@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.lang import Kernel
+from xccl_emu.lang.foreign import CKernel
 from xccl_emu.lang.requests import SCALAR
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.run import Timing
@@ -42,8 +43,10 @@ def launched(timing: Timing, record: NDArray[np.int64]) -> str:
 @functools.cache
 def _first_lines(kernel: Kernel) -> dict[int, str]:
     """The kernels of a stream, by the line that runs each, in their order; empty for a single one, and in C."""
+    if isinstance(kernel, CKernel) or not kernel.in_turn:
+        return {}
     found = sorted({site.callers[0][1] for site in kernel.sites if site.callers})
-    return dict(zip(found, (each.name for each in kernel.in_turn), strict=True)) if kernel.in_turn and found else {}
+    return dict(zip(found, (each.name for each in kernel.in_turn), strict=True)) if found else {}
 
 
 def spans(timing: Timing, rows: NDArray[np.int64]) -> Iterator[Span]:

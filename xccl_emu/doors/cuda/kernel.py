@@ -24,6 +24,8 @@ KEPT = tuple(f"xccl_{name}" for name in (
 """Parameters in front of the kernel's own: who a thread is, where it says that it has come to a barrier, how far it
 has come, to which ranks it has written, where its block's shared variables are, where lanes of its warps
 meet, and how often it has met each, two bits for a lane."""
+_GOES_ON = ("xccl_came", "xccl_wrote", "xccl_meetings")
+"""What of these goes on from a kernel of a stream to the next one."""
 SIZE_BITS, RANKS_MOST, WARP, MET_BITS = 20, 32, 32, 8
 """Bits of a size in a word that has three; ranks, which are bits of one; threads of a warp; bits of a count of its
 meetings."""
@@ -56,6 +58,8 @@ class Build(NamedTuple):
     """Folders of headers, which are searched after ours."""
     read: tuple[str, ...] = (READINGS["scopes"][1], READINGS["vectors"][2], READINGS["reads"][1])
     """How it is read, by what is in `_OPENS`: no request is dropped, none is of several elements, reads acquire."""
+    boundary: str = ""
+    """How its end is read, if another kernel follows it."""
 
 
 class CudaKernel(foreign.CKernel):
@@ -66,7 +70,7 @@ class CudaKernel(foreign.CKernel):
     def __init__(self, file: Path, called: str, build: Build, stack_words: int) -> None:
         super().__init__(file, called.partition("<")[0].rpartition("::")[2], stack_words)
         self.build, self._called = build, called
-        self._read = dict[tuple[str, ...], CudaKernel]()
+        self._read = dict[tuple[tuple[str, ...], str], CudaKernel]()
 
     def read(self, bench: Bench) -> "CudaKernel":
         """Return it as a run reads scopes, if it has one that is smaller than the system, and vectors that it polls."""
@@ -74,10 +78,17 @@ class CudaKernel(foreign.CKernel):
             bench.reading(name) if self.opens(name) else usual
             for name, usual in zip(_OPENS, self.build.read, strict=True)
         )
-        if read == self.build.read:
+        return self._with(self.build._replace(read=read))
+
+    def ending(self, boundary: str) -> "CudaKernel":
+        """Return it as a run reads its end, where another kernel follows it."""
+        return self._with(self.build._replace(boundary=boundary))
+
+    def _with(self, build: Build) -> "CudaKernel":
+        if build == self.build:
             return self
-        other = CudaKernel(self.file, self._called, self.build._replace(read=read), self.stack_words)
-        return self._read.setdefault(read, other)
+        other = CudaKernel(self.file, self._called, build, self.stack_words)
+        return self._read.setdefault((build.read, build.boundary), other)
 
     def opens(self, name: str) -> bool:
         """Return whether what it does depends on a reading."""
@@ -123,6 +134,7 @@ class CudaKernel(foreign.CKernel):
         numbers = ", ".join(f"XCCL_{name} = {value}" for name, value in _NUMBERS.items())
         known = [f"enum {{ {each} }};" for each in (words, f"{atomics}, XCCL_ATOMICS", meetings, numbers)]
         known += [f"#define XCCL_IS_WIDE {int(self.is_wide)}"]
+        known += [f"#define XCCL_IS_LOCAL {int(self.build.boundary == READINGS['boundary'][2])}"]
         known += [f"#define XCCL_IS_WHOLE {int(self.is_whole)}", '#include "xccl_cuda.h"']
         known += [_INLINED, '#include "cuda_runtime.h"']
         known += [f"#define {name} {value}" for name, value in self.build.defines.items()]
@@ -143,11 +155,48 @@ class CudaKernel(foreign.CKernel):
             raise ConfigError("shared", more, f"must be the bytes of what is `extern __shared__` in {self.name}")
         return made.shared_bytes + more
 
-    def before(self, kernels: tuple[foreign.CKernel, ...], counted: bool) -> foreign.CKernel:
-        """Raises KernelError: a stream of launches is not there yet."""
-        raise KernelError(
-            f"{', '.join(each.name for each in kernels)}: kernels in CUDA C++ are in no stream of launches"
-        )
+    def before(self, kernels: tuple[foreign.CKernel, ...], counted: bool) -> "CudaKernel":
+        """A stream of launches; raises KernelError for kernels that are not compiled alike, or in no `Gpus.streams`."""
+        alike = [each for each in kernels if isinstance(each, CudaKernel) and each.built == self.built]
+        if counted or len(alike) < len(kernels) or not self.build.boundary:
+            names = ", ".join(each.name for each in kernels)
+            alike_in = "with one set of defines and include, and are launched after `Gpus.streams`"
+            raise KernelError(f"{names}: kernels of one stream are all in CUDA C++, {alike_in}")
+        return CudaStream(tuple(alike))
+
+    @property
+    def built(self) -> Build:
+        """Return how it is compiled, except for what it has no part in."""
+        return self.build._replace(read=())
+
+
+class CudaStream(CudaKernel):
+    """Kernels in CUDA C++ that one thread runs one after the other, as `lang.in_turn`."""
+
+    def __init__(self, kernels: tuple[CudaKernel, ...]) -> None:
+        first = kernels[0]
+        self.row_words = 1 + max(len(each.params) for each in kernels)
+        chosen = zip(Build._field_defaults["read"], *(each.build.read for each in kernels), strict=True)
+        read = tuple(next((one for one in each if one != usual), usual) for usual, *each in chosen)
+        words = max(each.stack_words for each in kernels) + self.row_words + foreign.STREAM_WORDS
+        super().__init__(first.file, first._called, first.build._replace(read=read), words)
+        self.in_turn = kernels
+        self.name = self.__name__ = "_then_".join(each.name for each in kernels)
+        self.params = (*KEPT, "table", "launches")
+
+    def _unit(self) -> compiler.Unit:
+        kept = [i for i, name in enumerate(KEPT) if name not in _GOES_ON]
+        said = "".join(f"xccl_keep({i}, row[{1 + i}]); " for i in kept)
+        calls = [f"if (row[0] == {i}) {each.call('row', 1)};" for i, each in enumerate(self.in_turn)]
+        known = {"ROW_WORDS": self.row_words, "CALL(row)": f"{said}{' '.join(calls)}"}
+        before = "".join(f"#define XCCL_{name} {value}\n" for name, value in known.items())
+        table, launches = (f"arguments[{len(KEPT) + i}]" for i in range(2))
+        unit = super()._unit()
+        return replace(
+            unit, files=tuple(dict.fromkeys(each.file for each in self.in_turn)), name=self.name,
+            before=f'{before}#include "xccl_launches.h"\n{unit.before}',
+            call=f"xccl_launches({table}, {launches}); xccl_returned(0);",
+        )  # fmt: skip
 
 
 def cuda_kernel(

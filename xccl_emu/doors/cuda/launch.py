@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,7 +22,9 @@ from xccl_emu.lang.foreign.image import constant
 from xccl_emu.machine.launch import Grant, Launch
 from xccl_emu.machine.pod import Pod
 from xccl_emu.protocol import Bench, Regions
+from xccl_emu.protocol.bench import READINGS
 from xccl_emu.protocol.regions import Region
+from xccl_emu.protocol.streams import Streams
 
 SIZES = 3
 """The sizes of a grid or a block are x, y and z."""
@@ -42,6 +44,8 @@ READ_AS = (
 ACQUIRING = "relaxed reads acquire here, which PTX does not promise"
 
 RELIES_ON = "it relies on aligned accesses of up to 16 bytes by one instruction being whole, which PTX does not promise"
+
+PUBLISHES = "the end of a kernel publishes to all ranks here, which CUDA promises to later kernels of its stream alone"
 
 Sizes = int | Sequence[int]
 """The size of a grid or a block: x, or up to three of x, y and z."""
@@ -64,7 +68,7 @@ class Gpus:
 
     def launch(
         self, kernel: CudaKernel, rank: int, args: Mapping[str, Any], grants: Sequence[Grant],
-        grid: Sizes = 1, block: Sizes = 1, shared: int = 0,
+        grid: Sizes = 1, block: Sizes = 1, shared: int = 0, after: "Grids | None" = None,
     ) -> list[Launch]:  # fmt: skip
         """Launch a kernel on a rank; all blocks of the grid run at once.
 
@@ -75,9 +79,10 @@ class Gpus:
         grants: what each thread may touch.
         grid, block: how many blocks, and threads of a block: x, or (x, y) or (x, y, z).
         shared: bytes of a block's ``extern __shared__`` variables.
+        after: streams (`streams`), in which it comes after what this rank runs already there, on `Grids.put`.
 
-        Raises ConfigError as `Pod.launch` does, and for a grid, a block, or shared memory of the kernel that is larger
-        than the pod has room for.
+        Raises ConfigError as `Pod.launch` does, for a grid, a block, or shared memory of the kernel that is larger
+        than the pod has room for, and for a grid of several blocks in a stream.
         """
         kernel = kernel.read(self.bench)
         self.bench.assumes(READ_AS)
@@ -92,6 +97,9 @@ class Gpus:
             raise ConfigError("shared_bytes", self.shared.nbytes, f"{kernel.name} shares {shares} in a block")
         blocks, grid_word = _sizes("grid", grid, self.blocks)
         threads, block_word = _sizes("block", block, self.threads)
+        if after is not None and blocks > 1:
+            raise ConfigError("grid", grid, "must be 1 in a stream of launches")
+        shares = shares if after is None else self.shared.nbytes
         spec = self.pod.spec
         given = {
             **dict.fromkeys(KEPT, 0), "xccl_block_dim": block_word, "xccl_grid_dim": grid_word, "xccl_rank": rank,
@@ -107,14 +115,45 @@ class Gpus:
                     "xccl_shared": self.shared.at(rank, number), "xccl_lanes": self.lanes.at(rank, number),
                 },
                 [*leave, self._shared(rank, number, shares), self.lanes.grant(rank, "rw", number)],
+                after=after,
             )
             for number in range(blocks)
         ]  # fmt: skip
+
+    def streams(self) -> "Grids":
+        """Return streams of launches, one for each rank."""
+        return Grids(self.bench, self.pod)
 
     def _shared(self, rank: int, block: int, nbytes: int) -> Grant:
         """Leave for the threads of a block to touch what they share: whole words, as atomics of 4 bytes do."""
         room = self.shared.grant(rank, "rw", block)
         return replace(room, end=room.start + -(-nbytes // WORD_BYTES) * WORD_BYTES)
+
+
+class Grids(Streams):
+    """Grids of one block that each rank runs one after the other, as it launches them in a stream.
+
+    `Gpus.launch` ``after`` them collects, `put` launches; then app data has room for `Streams.table_bytes` a thread.
+    """
+
+    def append(self, launch: Launch) -> None:
+        """Launch after what its rank runs already; ConfigError for another number of threads."""
+        for die, cores in self._streams:
+            if die == launch.die and len(cores) != len(launch.cores):
+                raise ConfigError("block", len(launch.cores), f"must be {len(cores)}, as before in its stream")
+        super().append(launch)
+
+    def put(self) -> None:
+        """Launch all of them; where one kernel follows another, the run reads the end of the first."""
+        for stream in self._streams.values():
+            if len(stream.launches) > 1:
+                how = self._bench.reading("boundary")
+                if how == READINGS["boundary"][1]:
+                    self._bench.assumes(PUBLISHES)
+                stream.launches = [
+                    replace(each, kernel=cast(CudaKernel, each.kernel).ending(how)) for each in stream.launches
+                ]
+        super().put()
 
 
 def gpus(

@@ -64,10 +64,12 @@ XCCL_OURS_INLINED int64_t xccl_ours_read(const xccl_site *site, const void *from
     if (XCCL_IS_OWN(from)) return xccl_ours_read_own(from, nbytes);
     return xccl_ask(site, XCCL_OP_LOAD, xccl_place(from), nbytes, 0, 0, 0, 0);
 }
-/* A request that writes; where order is narrow the thread knows to which ranks it has written. */
+/* A request that writes; where order is narrow, or the end of a kernel local, the thread knows to which ranks it has
+ * written. */
+#define XCCL_IS_TOLD (!XCCL_IS_WIDE || XCCL_IS_LOCAL)
 XCCL_OURS_INLINED int64_t xccl_written(const xccl_site *site, int64_t operation, int64_t address, int64_t one,
                                        int64_t two) {
-    if (!XCCL_IS_WIDE)
+    if (XCCL_IS_TOLD)
         xccl_keep(XCCL_WROTE, xccl_kept(XCCL_WROTE) | 1ll << address / xccl_kept(XCCL_RANK_BYTES) % XCCL_RANKS_MOST);
     return xccl_ask(site, operation, address, one, two, 0, 0, 0);
 }
@@ -158,7 +160,7 @@ static inline void xccl_say(const xccl_site *store, int64_t came) {
 
 XCCL_OURS void xccl_ours_publish(const xccl_site *poll, const xccl_site *quiet, int64_t is_for_all) {
     if (!is_for_all && !XCCL_IS_WIDE) return;
-#if !XCCL_IS_WIDE
+#if XCCL_IS_TOLD
     int64_t came = xccl_kept(XCCL_CAME), me = xccl_kept(XCCL_THREAD);
     for (int64_t thread = 0; came && thread < xccl_count(xccl_kept(XCCL_BLOCK_DIM)); thread++) {
         int64_t at = thread / XCCL_WARP == me / XCCL_WARP ? came : xccl_at_barrier(came);

@@ -1,0 +1,97 @@
+// Kernels that follow each other on a rank: words, a flag that says so, and who takes them.
+#ifndef SAY
+#define SAY "st.relaxed.sys.u32"
+#endif
+
+__device__ void tell(unsigned *flag)
+{
+    if (threadIdx.x == 0) {
+        asm volatile(SAY " [%0], %1;" ::"l"(flag), "r"(1) : "memory");
+    }
+}
+
+__device__ void await(unsigned *flag)
+{
+    unsigned seen = 0;
+    while (seen != 1) {
+        asm volatile("ld.relaxed.sys.u32 %0, [%1];" : "=r"(seen) : "l"(flag) : "memory");
+    }
+}
+
+__device__ void put(int *words)
+{
+    words[threadIdx.x] = 7 + threadIdx.x;
+}
+
+__global__ void nothing(int *words, unsigned *flag, int n)
+{
+}
+
+__global__ void fill(int *words, unsigned *flag, int n)
+{
+    put(words);
+}
+
+__global__ void say(int *words, unsigned *flag, int n)
+{
+    tell(flag);
+}
+
+__global__ void fill_and_say(int *words, unsigned *flag, int n)
+{
+    put(words);
+    tell(flag);
+}
+
+__global__ void fill_and_fence(int *words, unsigned *flag, int n)
+{
+    put(words);
+    __threadfence_system();
+}
+
+// A thread writes what it, or its neighbour, has written before, and all of them are told.
+__global__ void add_own(int *words, unsigned *flag, int n)
+{
+    words[threadIdx.x] += 0;
+    __threadfence_system();
+    __syncthreads();
+    tell(flag);
+}
+
+__global__ void add_other(int *words, unsigned *flag, int n)
+{
+    words[n - 1 - threadIdx.x] += 0;
+    __threadfence_system();
+    __syncthreads();
+    tell(flag);
+}
+
+__global__ void take(int *words, unsigned *flag, int n, int *out)
+{
+    await(flag);
+    for (int i = 0; i < n; i++) {
+        out[i] = words[i];
+    }
+}
+
+__global__ void hear(int *words, unsigned *flag, int n, int *out)
+{
+    await(flag);
+}
+
+__global__ void read(int *words, unsigned *flag, int n, int *out)
+{
+    for (int i = 0; i < n; i++) {
+        out[i] = words[i];
+    }
+}
+
+__global__ void add(int *words, int by)
+{
+    words[threadIdx.x] += by;
+}
+
+__global__ void multiply(int *words, int by)
+{
+    words[threadIdx.x] *= by;
+}
