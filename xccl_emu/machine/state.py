@@ -358,9 +358,8 @@ class Switches:
         if not 0 <= kernel < len(kernels) or not 0 <= site < len(kernels[kernel].sites):
             raise ConfigError(f"kernel={kernel}, site={site}: no kernel launched so far has it")
         operation = kernels[kernel].sites[site].operation
-        asks = ops.orders_of(operation)
-        known = (FENCE, rq.NO_ACQUIRE) if operation == "quiet" else asks[len(asks) == 1 :]
-        if not isinstance(to, str) or to not in known:
+        known = (FENCE, rq.NO_ACQUIRE) if operation == "quiet" else ops.orders_of(operation)
+        if len(known) == 1 or not isinstance(to, str) or to not in known:
             raise ConfigError("to", to, f"{operation} can be one of {', '.join(known) or 'nothing else'}")
         self.weaker[kernel, site] = to
 
