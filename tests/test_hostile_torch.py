@@ -25,7 +25,11 @@ from xccl_emu.doors.torch.gate import SERVED
 from xccl_emu.doors.torch.wire import Line
 
 FUSED = SHAPE | {"quantizer": "cann"}
-SHAPES = {"dispatch": SHAPE, "dispatch_send": SHAPE, "dispatch_rows": NORMAL, "dispatch_fused": FUSED}
+BYTES = {"nbytes": 64}
+SHAPES: dict[str, dict[str, Any]] = {
+    "dispatch": SHAPE, "dispatch_send": SHAPE, "dispatch_rows": NORMAL, "dispatch_fused": FUSED, "gather": BYTES,
+    "transfer": BYTES,
+}  # fmt: skip
 SAID = [
     None, "", "x", [], [0], [7], {}, {"hidden": 32}, "\ud800",
     *(number for number in NUMBERS if type(number) in (int, float, bool) and abs(number) < 1 << 60),
@@ -45,7 +49,7 @@ def right_call(rng: random.Random, rank: int) -> tuple[dict[str, Any], dict[str,
     said: dict[str, Any] = {"call": call}
     if call in SHAPES:
         said["shape"] = dict(SHAPES[call])
-    elif call not in ("clean", "agree"):
+    elif call not in ("clean", "agree", "barrier"):
         said["handle"] = rng.randint(1, 6)
     twice = call in ("dispatch", "dispatch_send") and rng.random() < 0.3
     have = {**tokens(rank), **weighted(tokens(rank)["x"], tokens(rank)["topk"])}
@@ -53,7 +57,11 @@ def right_call(rng: random.Random, rank: int) -> tuple[dict[str, Any], dict[str,
     if twice:  # both choices of a token are the same expert
         said["shape"] |= {"top_k": 2, "repeats": True}
         have["topk"] = np.repeat(have["topk"], 2, axis=1)
+    if SHAPES.get(call) is BYTES:
+        have["x"] = np.zeros(64, np.uint8)
     rows = [row.name for row in SERVED[call].rows if not row.optional or rng.random() < 0.5]
+    if call == "transfer":
+        rows = ["x"][rank:]
     return said, {name: have[name] for name in rows}
 
 

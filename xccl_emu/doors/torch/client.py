@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import sys
 import threading
 import time
@@ -52,7 +53,7 @@ class Rank:
     """
 
     def __init__(self, group: str, rank: int, size: int, shrinks: bool = False) -> None:
-        self.rank, self.size = rank, size
+        self.group, self.rank, self.size = group, rank, size
         hello = {"group": group, "rank": rank, "size": size, "shrinks": shrinks, "pid": os.getpid()}
         self._line = Line.connect(hello)
         try:
@@ -70,13 +71,26 @@ class Rank:
 
         Raises what the call raised, in each rank, and UnfinishedError if a rank that it needs has ended.
         """
-        started = CLOCK.now_us()
+        self.begin(call, arrays, **said)
+        return self.end(call, kernel)
+
+    def begin(self, call: str, arrays: Mapping[str, NDArray[Any]], **said: Any) -> None:
+        """Make a call, and go on before its answer, which `end` returns, is there."""
+        self._began_us = CLOCK.now_us()
         self._line.send({"call": call, **said}, arrays)
+
+    def end(self, call: str, kernel: str = "") -> tuple[Message, Arrays]:
+        """Wait for the answer of a call that was begun; returns and raises what `call` does."""
         answer = self._answer(call)
+        began_us = CLOCK.us if CLOCK.virtual else self._began_us
         CLOCK.us += answer[0].get("us", 0.0)
         if kernel:
-            CLOCK.events.append(ProfiledKernel(kernel, started, CLOCK.now_us() - started))
+            CLOCK.events.append(ProfiledKernel(kernel, began_us, CLOCK.now_us() - began_us))
         return answer
+
+    def answered(self) -> bool:
+        """Say whether `end` need not wait."""
+        return bool(select.select([self._line.socket], [], [], 0)[0])
 
     def _answer(self, call: str) -> tuple[Message, Arrays]:
         """Return the server's answer, or raise its error."""

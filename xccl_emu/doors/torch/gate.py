@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 
 from xccl_emu.base.errors import ConfigError
 
+ANY = ("...",)
+"""Any shape."""
+
 
 class Row(NamedTuple):
     """What an array of a call must be."""
@@ -83,6 +86,8 @@ def _contiguous(array: Any) -> bool:
 
 
 def _fits(row: Row, shape: Sequence[int], known: dict[str, Any]) -> bool:
+    if row.shape == ANY:
+        return True
     return len(shape) == len(row.shape) and all(
         size == (int(name) if name.isdecimal() else known.setdefault(name, size))
         for name, size in zip(row.shape, shape, strict=True)
@@ -110,7 +115,9 @@ SERVED = {
     "combine": Form((_Y, _TOPK, _WEIGHTS)), "combine_send": Form((_Y, _TOPK, _WEIGHTS)), "combine_recv": Form(()),
     "dispatch_rows": Form((_X, _TOPK, _WEIGHTS)), "combine_rows": Form((_Y, _ROW_WEIGHTS)),
     "dispatch_fused": Form((_X, _TOPK)), "combine_fused": Form((_Y, _TOPK, _WEIGHTS)), "clean": Form(()),
-    "agree": Form((Row("numbers", ("n",), "int64"),)),
+    "agree": Form((Row("numbers", ("n",), "int64"),)), "barrier": Form(()),
+    "gather": Form((Row("x", ("nbytes",), "uint8"),)),
+    "transfer": Form((Row("x", ("nbytes",), "uint8", optional=True),)),
 }  # fmt: skip
 """By call the arrays of the line; ``rows`` is how many the rank received, ``columns`` elements or bytes of a token."""
 
@@ -120,8 +127,9 @@ _SAID: dict[str, tuple[type, str]] = {
     "masked": (list, "numbers of ranks"),
 }  # fmt: skip
 """What a call says, and what that must be."""
-_BEGIN = ("dispatch", "dispatch_send", "dispatch_rows", "dispatch_fused")
-"""Calls that say a shape; all others but ``clean`` and ``agree`` the handle of such a one."""
+_BEGIN = ("dispatch", "dispatch_send", "dispatch_rows", "dispatch_fused", "gather", "transfer")
+_BARE = ("clean", "agree", "barrier")
+"""Calls that say a shape, and those that say nothing; all others say the handle of one that said a shape."""
 
 
 def check_said(message: Mapping[str, Any]) -> str:
@@ -136,6 +144,6 @@ def check_said(message: Mapping[str, Any]) -> str:
         if type(value) is not kind or (isinstance(value, list) and any(type(each) is not int for each in value)):
             raise ConfigError(f"{call}: {name}={value!r:.40}: must be {what}")
     needed = "shape" if call in _BEGIN else "handle"
-    if needed not in message and call not in ("clean", "agree"):
+    if needed not in message and call not in _BARE:
         raise ConfigError(f"{call}: {needed} is missing")
     return call

@@ -1,32 +1,37 @@
 """What the server does for a group of ranks: sessions on emulated pods, one for each shape of what moves."""
 
+import inspect
 import itertools
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.doors.torch.gate import SERVED, check_said
+from xccl_emu.doors.torch.moves import GRANULE, Moves, PairTransfers, PodSession, room_for
 from xccl_emu.doors.torch.wire import Arrays, Message
 from xccl_emu.kernels.deepep.dispatch import SETS, SIGNAL_BYTES
 from xccl_emu.kernels.experts.counts import INDEX_BYTES
 from xccl_emu.lang.requests import OP_POLL, SCALAR
 from xccl_emu.machine.pod import Buffer, Pod
+from xccl_emu.machine.spec import PodSpec
 from xccl_emu.protocol import Regions, tight_pod
 from xccl_emu.protocols.deepep.calls import DispatchHandle, LowLatency
 from xccl_emu.protocols.deepep.normal import NormalConfig, NormalMode
 from xccl_emu.protocols.deepep.session import DeepEpConfig
 from xccl_emu.protocols.experts.config import EpConfig
+from xccl_emu.protocols.experts.group import Phase
 from xccl_emu.protocols.fused.session import FusedConfig, FusedExpertParallel
 from xccl_emu.testing.watched import Watched
 from xccl_emu.timing.device import layout as tl
 from xccl_emu.timing.run import VirtualTime
 
+S = TypeVar("S", bound=PodSession)
 Each = Sequence[tuple[Message, Arrays]]
 """What each rank asks, or is answered, by number."""
 TIME = "time"
@@ -80,19 +85,39 @@ class Settings:
 
         ub_bytes = _kind(config).lays_out.ub_bytes(config)
         spec = tight_pod(config.n_ranks, config.cores, ub_bytes, lay_out)
+        return Session(self._pod(spec, self.together, self.replay or None), config)
+
+    def moves(self, kind: type[Moves], ranks: int, nbytes: int) -> Moves:
+        """A session of this kind; its calls are judged one by one, as hosts wait between them, and never replayed."""
+        return kind(self._knowing, ranks, self.cores, nbytes)
+
+    def _knowing(self, spec: PodSpec) -> Pod:
+        """A pod for which it is no mistake to switch off what only experts' calls have."""
+        pod = self._pod(spec)
+        for kind in _KINDS.values():
+            for _, phase in inspect.getmembers(kind, lambda each: isinstance(each, Phase)):
+                pod.switches.know(phase.kernel)
+        return pod
+
+    def _pod(self, spec: PodSpec, together: int = 1, replay: str | None = None) -> Pod:
         if self.policy == TIME:
-            return Session(Pod(spec, policy=VirtualTime(), without=self.without), config)
+            return Pod(spec, policy=VirtualTime(), without=self.without)
         policy = Watched(
-            self.policy, schedules=self.schedules, seed=self.seed, witnesses=Path(self.witnesses),
-            replay=self.replay or None, together=self.together,
+            self.policy, schedules=self.schedules, seed=self.seed, witnesses=Path(self.witnesses), replay=replay,
+            together=together,
         )  # fmt: skip
-        return Session(Pod(spec, order=self.order, policy=policy, without=self.without), config)
+        return Pod(spec, order=self.order, policy=policy, without=self.without)
+
+
+_KINDS: Mapping[type[EpConfig], Any] = {
+    DeepEpConfig: LowLatency, NormalConfig: NormalMode, FusedConfig: FusedExpertParallel
+}  # fmt: skip
+"""By configuration, the class of its groups."""
 
 
 def _kind(config: EpConfig) -> Any:
     """Class of the group that has such a configuration."""
-    kinds = {DeepEpConfig: LowLatency, NormalConfig: NormalMode, FusedConfig: FusedExpertParallel}
-    return kinds[type(config)]
+    return _KINDS[type(config)]
 
 
 def _written_bytes(config: EpConfig) -> int:
@@ -101,10 +126,11 @@ def _written_bytes(config: EpConfig) -> int:
     return max(tokens, config.rows_max * config.row_bytes)
 
 
-class Session:
+class Session(PodSession):
     """A group on a pod, with room for statistics of each rank."""
 
     def __init__(self, pod: Pod, config: EpConfig) -> None:
+        self.pod, self.ranks = pod, config.n_ranks
         self.group = _kind(config)(pod, config)
         self._stats = [pod.alloc(die, 4 * config.local_experts) for die in self.group.layout.dies]
         pod.labels.add(self.group.layout.labels())
@@ -156,20 +182,6 @@ class Session:
             np.add.at(waited, source, since[polls])
         return {"waits": waited // 1000}
 
-    def drawn(self) -> int:
-        """Return how many schedules its runs were judged by."""
-        policy = self.group.pod.policy
-        return policy.drawn if isinstance(policy, Watched) else 0
-
-    def took_us(self) -> list[float]:
-        """Virtual time of each rank in the last run; 0 where there is none."""
-        ranks = range(self.group.config.n_ranks)
-        policy = self.group.pod.policy
-        if not isinstance(policy, VirtualTime):
-            return [0.0 for _ in ranks]
-        by_die = policy.timing.by_die_us
-        return [by_die[self.group.die_of(rank)] for rank in ranks]
-
 
 @dataclass
 class _Dispatch:
@@ -189,7 +201,7 @@ class ServedGroup:
 
     settings: Settings
     size: int
-    sessions: dict[str, Session] = field(default_factory=dict)
+    sessions: dict[str, PodSession] = field(default_factory=dict)
     """By shape, the one that was used last at the end."""
     dispatches: dict[int, _Dispatch] = field(default_factory=dict)
     """By the number of its handle."""
@@ -202,8 +214,8 @@ class ServedGroup:
     def serve(self, call: str, asked: Each, absent: Collection[int] = ()) -> list[tuple[Message, Arrays]]:
         """Make a call of all ranks: ``dispatch`` or ``combine``, or a phase of it, ``dispatch_send`` and so on; in
         normal mode ``dispatch_rows`` or ``combine_rows``; ``dispatch_fused`` or ``combine_fused``, by FusedDispatch and
-        FusedCombine; ``clean``, for which the kernels have nothing to do; or ``agree``, by which hosts learn the
-        largest and the sum of their numbers.
+        FusedCombine; ``barrier``; ``gather`` of bytes, and ``transfer`` of them from rank 0 to rank 1; ``clean``, for
+        which the kernels do nothing; or ``agree``, by which hosts learn the largest and the sum of their numbers.
 
         absent: ranks that have left or are masked, whose arrays are not looked at.  Their dies run the kernels, with no
         tokens of their own, and no choice of the others names an expert there.
@@ -214,12 +226,13 @@ class ServedGroup:
         said = check_said({"call": call, **asked[0][0]})
         if said == "clean":
             return [({}, {}) for _ in asked]
-        if absent and said.endswith(("_rows", "_fused", "agree")):
+        if absent and said.endswith(("_rows", "_fused", "agree", "barrier", "gather", "transfer")):
             raise ConfigError(f"{call} without ranks {sorted(absent)}: needs all ranks")
         serves: Mapping[str, Callable[[str, str, Each, Collection[int]], list[tuple[Message, Arrays]]]]
         serves = {
             "dispatch_rows": self._dispatch_rows, "combine_rows": self._combine_rows,
             "dispatch_fused": self._dispatch_fused, "combine_fused": self._combine_fused, "agree": _agree,
+            "barrier": self._move, "gather": self._move, "transfer": self._move,
         }  # fmt: skip
         what = self._dispatch if call.startswith("dispatch") else self._combine
         return serves.get(call, what)(call, call.partition("_")[2], asked, absent)
@@ -384,6 +397,15 @@ class ServedGroup:
         outputs = session.group.combine([arrays["weights"] for _, arrays in asked])
         return self._answers(number, session, [{"out": out} for out in outputs])
 
+    def _move(self, call: str, _: str, asked: Each, absent: Collection[int]) -> list[tuple[Message, Arrays]]:
+        nbytes, room = (GRANULE, GRANULE) if call == "barrier" else room_for(asked[0][0]["shape"])
+        for rank, (_said, arrays) in enumerate(asked):
+            SERVED[call].check(f"{call} of rank {rank}", arrays, {"nbytes": nbytes})
+        kind = PairTransfers if call == "transfer" else Moves
+        session = self._kept(f"{kind.__name__} {room}", lambda: self.settings.moves(kind, self.size, room))
+        got = session.run(call, [arrays.get("x") for _, arrays in asked])
+        return [({"us": us}, arrays) for us, arrays in zip(session.took_us(), got, strict=True)]
+
     def _answers(self, number: int, session: Session, answers: Sequence[Arrays]) -> list[tuple[Message, Arrays]]:
         """Return each rank's answer: number of the dispatch, time of its kernel, and arrays, if there are any."""
         arrays = answers or [{}] * self.size
@@ -403,13 +425,15 @@ class ServedGroup:
         if strange:
             raise ConfigError(f"shape: {min(strange)}: a shape has no such size")
         name = repr((kind.__name__, sorted(shape.items())))
-        if name in self.sessions:
-            self.sessions[name] = self.sessions.pop(name)
-            return self.sessions[name]
-        while self.settings.full() and self.sessions:
+        return self._kept(name, lambda: self.settings.session(kind(**own, **shape)))
+
+    def _kept(self, name: str, make: Callable[[], S]) -> S:
+        """The session of this name, the one that was used last; it is made if there is none."""
+        session = self.sessions.pop(name, None)
+        while session is None and self.settings.full() and self.sessions:
             self.give_back([next(iter(self.sessions))])
-        self.sessions[name] = self.settings.session(kind(**own, **shape))
-        return self.sessions[name]
+        self.sessions[name] = kept = cast(S, session) if session else make()
+        return kept
 
     # ---- handles
 

@@ -65,6 +65,11 @@ class _Rank:
     due: Counter[str] = field(default_factory=Counter)
     """By name, calls whose hook or event is awaited yet."""
 
+    @property
+    def sends(self) -> bool:
+        """Return True if it has sent what nobody has received yet, for which it does not wait."""
+        return self.asked is not None and self.asked[0]["call"] == "transfer" and "x" in self.asked[1]
+
 
 @dataclass(eq=False)
 class _Members:
@@ -239,10 +244,16 @@ class Server:
             self._close(members)
 
     def _count_due(self, rank: _Rank) -> None:
+        self._count_sent(rank)
         for call, n in rank.due.items():
             if n > 0:
                 self.counted.unreceived += n
                 _say(f"rank {rank.number} never waited for what {call} brings ({n} calls)")
+
+    def _count_sent(self, rank: _Rank) -> None:
+        if rank.sends:
+            self.counted.unreceived += 1
+            _say(f"what rank {rank.number} of two (process {rank.pid}) sent was never received")
 
     def _close(self, members: _Members) -> None:
         """Count what a group has done, and what it never received."""
@@ -259,6 +270,7 @@ class Server:
             lost = members.lost[0]
             for rank in members.waiting():
                 assert rank.asked
+                self._count_sent(rank)
                 text = f"rank {lost.number} (process {lost.pid}) has ended"
                 text = f"{rank.asked[0]['call']} of rank {rank.number}: {text}"
                 self._send(rank, {"error": UnfinishedError.__name__, "text": text}, {})
@@ -332,7 +344,7 @@ class Server:
     def _speak(self) -> None:
         """Say which ranks are awaited, in which call, and what they do; end calls that have waited for too long."""
         for members in self._groups.values():
-            waiting = members.waiting()
+            waiting = [rank for rank in members.waiting() if not rank.sends]
             waited = time.monotonic() - members.since if waiting else 0.0
             if not waiting or waited < min(members.silent_s, self._settings.timeout_s or members.silent_s):
                 continue
