@@ -594,6 +594,16 @@ def test_a_script_for_mooncake(tmp_path: Path) -> None:
 
 @needs_torch
 @pytest.mark.slow
+def test_a_script_for_elastic_buffers(tmp_path: Path) -> None:
+    """Barriers, all-gathers and tensors around a ring are right, and poison until due; mistakes are named."""
+    done = run_script(str(Path(__file__).with_name("torch_elastic.py")), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall(r"rank \d passed", done.stdout)) == 3
+    assert done.stderr.splitlines()[-1].endswith("0 violations, 0 unreceived")
+
+
+@needs_torch
+@pytest.mark.slow
 def test_a_script_for_torch_npu(tmp_path: Path) -> None:
     """Rows, counts and sums of FusedDispatch and FusedCombine, under drawn schedules; what is not there is refused."""
     done = run_script("--policy", "portfolio", str(Path(__file__).with_name("torch_distribute.py")), cwd=tmp_path)

@@ -16,7 +16,7 @@ from xccl_emu.base.errors import ConfigError, UnfinishedError, XcclEmuError
 from xccl_emu.doors.torch import server as server_module
 from xccl_emu.doors.torch.client import Rank
 from xccl_emu.doors.torch.faces import assertions
-from xccl_emu.doors.torch.gate import Form, Row
+from xccl_emu.doors.torch.gate import ANY, Form, Row
 from xccl_emu.doors.torch.pods import ServedGroup, Settings
 
 
@@ -251,12 +251,41 @@ SIZES: dict[str, Any] = {
     "num_max_dispatch_tokens_per_rank": 4, "num_rdma_bytes": 1 << 20, "size_hint": lambda *_: 0, "element_size": 1,
     "low_latency_mode": True, "use_fp8": True, "use_ue8m0": True, "round_scale": True, "async_finish": False,
     "return_recv_hook": False, "most_of_an_expert": 4, "cached": False, "has_scales": True, "last_active": 1,
-    "first_off": 2, **{f"has_{row.name}": True for row in assertions.DISPATCH.rows},
+    "first_off": 2, **{f"has_{row.name}": True for row in assertions.DISPATCH.rows}, "num_bytes": 1 << 23,
+    "num_cpu_bytes": 1 << 21, "num_max_session_bytes": 64, "num_max_all_gathers_per_session": 2,
+    "agrs_in_session": True, "agrs_buffer_offset": 64, "num_all_gathers": 2, "inplace_at_its_slot": True,
+    "num_max_tensor_bytes": 64, "num_max_inflight_tensors": 2, "nbytes": 32, "peer": 1, "prev_rank_idx": 1,
+    "next_rank_idx": 1,
 }  # fmt: skip
 """Sizes with which every form of a face is met."""
 
 
-@pytest.mark.parametrize("name", FORMS)
+NUMBERS = {
+    "ELASTIC": {"num_bytes": (0, -1 << 21, (1 << 23) + 1, 1 << 20), "num_cpu_bytes": (-1 << 21, 1, 1 << 24)},
+    "AGRS_CONFIG": {"num_max_session_bytes": (0, 1 << 24), "num_max_all_gathers_per_session": (0, 33)},
+    "AGRS": {
+        "agrs_in_session": (False,), "agrs_buffer_offset": (65,), "num_all_gathers": (3,),
+        "inplace_at_its_slot": (False,),
+    },
+    "PP_CONFIG": {"num_max_tensor_bytes": (0, 1 << 21), "num_max_inflight_tensors": (0, 1 << 20)},
+    "PP": {"num_max_tensor_bytes": (0,), "peer": (0, 2)},
+    "PP_TENSOR": {"nbytes": (0, 33, 96)},
+}  # fmt: skip
+"""By form of ElasticBuffer, numbers that it must not take."""
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_of_a_face(name: str) -> None:
+    """Each number that upstream's host code asserts something of is named when it is wrong, and else passes."""
+    form, arrays = FORMS[name], {row.name: np.zeros(8, np.float32) for row in FORMS[name].rows}
+    form.check(name, arrays, SIZES)
+    for number, wrong in NUMBERS[name].items():
+        for value in wrong:
+            with pytest.raises(ConfigError, match=f"{name}: .*{number}={value}.*: must have"):
+                form.check(name, arrays, {**SIZES, number: value})
+
+
+@pytest.mark.parametrize("name", [name for name, form in FORMS.items() if form.rows])
 @given(data=st.data())
 def test_every_row_of_a_face(name: str, data: st.DataObject) -> None:
     """Arrays as their rows have them pass, and one of another type, shape or layout is named, as is a missing one."""
@@ -264,11 +293,12 @@ def test_every_row_of_a_face(name: str, data: st.DataObject) -> None:
     arrays = {}
     for row in form.rows:
         dtype = data.draw(st.sampled_from(row.dtypes.replace("*", "float32").split()))
-        arrays[row.name] = np.zeros([SIZES[size] for size in row.shape], getattr(ml_dtypes, dtype, dtype))
+        shape = [4] if row.shape == ANY else [SIZES[size] for size in row.shape]
+        arrays[row.name] = np.zeros(shape, getattr(ml_dtypes, dtype, dtype))
     form.check(name, arrays, SIZES)
     row = data.draw(st.sampled_from(form.rows))
     array = arrays[row.name]
-    wrong = [array[..., None], array[..., :-1].copy(), array.tolist()]
+    wrong = [array.tolist(), *([] if row.shape == ANY else [array[..., None], array[..., :-1].copy()])]
     wrong += [] if row.dtypes == "*" else [array.astype(np.complex64)]
     wrong += [] if row.gaps else [np.repeat(array, 2, axis=-1)[..., ::2]]
     wrong += [] if row.optional else [None]

@@ -35,6 +35,9 @@ def check_torch() -> None:
     model(torch.utils.checkpoint.checkpoint(lambda each: 2 * each, x, use_reentrant=False)).sum().backward()
     optimizer.step()
     assert torch.vmap(lambda each: each + 1)(torch.zeros(2)).tolist() == [1, 1]
+    huge = torch.zeros((1 << 20, 1 << 16), dtype=torch.int64, device=DEVICE)  # half a terabyte
+    huge[-1, -1] = 7
+    assert (huge[-1, -1], huge[0, 0], huge.dtype) == (7, 0, torch.int64)
     assert torch.randn(4, device=DEVICE, generator=torch.Generator(device=DEVICE)).shape == (4,)
     assert isinstance(torch.default_generator, torch.Generator)
     assert torch.empty(4, pin_memory=True).pin_memory().shape == (4,)
@@ -115,9 +118,9 @@ def check_helpers() -> None:
     assert hash_tensors(one, None, (two, one)) == hash_tensors(two) == 3 * 0x3F800000
     scores = create_grouped_scores(torch.arange(1, 9).view(2, 4), torch.tensor([[0], [1]]), 2)
     assert scores.tolist() == [[1, 2, 0, 0], [0, 0, 7, 8]]
-    for asked in (lambda: deep_ep.ElasticBuffer(None), lambda: deep_ep.ElasticBuffer.get_agrs_buffer_size_hint):
-        with pytest.raises(ConfigError, match=r"ElasticBuffer: .* does not have it; it has the legacy Buffer"):
-            asked()
+    for name, has in {"dispatch": "the one of the legacy Buffer", "engram_fetch": "no kernel that reads rows"}.items():
+        with pytest.raises(ConfigError, match=rf"deep_ep.ElasticBuffer.{name}: .* does not have it; it has {has}"):
+            getattr(deep_ep.ElasticBuffer, name)(None)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 import functools
 import inspect
+import math
+import mmap
 import types
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +19,10 @@ from xccl_emu.doors.torch.profiles import profile_of
 
 _NAMES = ("npu", "cuda", "privateuseone")
 _LARGE = 1 << 26
-"""Elements from which on random matrices are not made: scripts multiply them to pass time on a device."""
+"""Elements from which on random matrices are not made: scripts multiply them to pass time on a device; and bytes from
+which on zeros take no memory before they are written."""
+_NO_RESERVE = 0x4000
+"""Linux's MAP_NORESERVE, which Python knows since 3.13."""
 
 
 def on_cpu(device: Any) -> Any:
@@ -52,11 +57,20 @@ class _ToCpu(TorchFunctionMode):
             return args[0]
         if func is torch.Tensor.to:
             args = tuple(on_cpu(a) if isinstance(a, (str, torch.device)) or type(a) is int else a for a in args)
-        if func is torch.randn:
-            size = args[0] if args and isinstance(args[0], (tuple, list)) else args
-            if len(size) == 2 and size[0] * size[1] >= _LARGE:
-                return NotMade()
+        size = args[0] if args and isinstance(args[0], (tuple, list)) else args
+        if func is torch.randn and len(size) == 2 and size[0] * size[1] >= _LARGE:
+            return NotMade()
+        if func is torch.zeros and kwargs.keys() <= {"device", "dtype"}:
+            dtype = kwargs.get("dtype") or torch.get_default_dtype()
+            if math.prod(size) * dtype.itemsize >= _LARGE:
+                return _zeros(size, dtype)
         return func(*args, **kwargs)
+
+
+def _zeros(size: Any, dtype: torch.dtype) -> torch.Tensor:
+    """Zeros that take memory when they are written: scripts make gigabytes of them to empty the cache of a device."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
+    return torch.frombuffer(mmap.mmap(-1, math.prod(size) * dtype.itemsize, flags), dtype=dtype).view(size)
 
 
 class _Autocast(torch.autocast):

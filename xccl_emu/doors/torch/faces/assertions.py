@@ -1,10 +1,10 @@
 """What the host code of others asserts of a call's tensors and numbers, before it runs anything.
 
-[DeepEP]: ``csrc/legacy/buffer.hpp``; [SglKernelNpu]: ``csrc/deepep/deep_ep.cpp``.  What these leave open and our
-kernels need, such as the hidden size of combine, is in the sizes that a face gives.
+[DeepEP]: ``csrc/legacy/buffer.hpp``, ``csrc/elastic/buffer.hpp``; [SglKernelNpu]: ``csrc/deepep/deep_ep.cpp``.  What
+these leave open and our kernels need, such as the hidden size of combine, is in the sizes that a face gives.
 """
 
-from xccl_emu.doors.torch.gate import Form, Row
+from xccl_emu.doors.torch.gate import ANY, Form, Row
 
 _CHOICES = (Row("topk_idx", ("tokens", "top_k"), "int64"), Row("topk_weights", ("tokens", "top_k"), "float32"))
 _LOW_LATENCY = (
@@ -54,6 +54,25 @@ COMBINE = Form(
         Row("topk_weights", ("rows", "top_k"), "float32", optional=True),
     )
 )
+ELASTIC = Form((), (
+    "num_bytes > 0", "num_bytes % 2097152 == 0", "num_cpu_bytes >= 0", "num_cpu_bytes % 2097152 == 0",
+    "num_cpu_bytes <= num_bytes",
+))  # fmt: skip
+AGRS_CONFIG = Form((), (
+    "num_max_session_bytes > 0", "num_max_all_gathers_per_session > 0", "num_max_session_bytes <= num_bytes",
+    "num_max_all_gathers_per_session <= 32",
+))  # fmt: skip
+AGRS = Form((), (
+    "agrs_in_session", "agrs_buffer_offset <= num_max_session_bytes",
+    "num_all_gathers <= num_max_all_gathers_per_session", "inplace_at_its_slot",
+))  # fmt: skip
+PP_CONFIG = Form((), (
+    "num_max_tensor_bytes > 0", "num_max_inflight_tensors > 0",
+    "num_max_tensor_bytes * num_max_inflight_tensors * 2 * 2 <= num_bytes",
+))  # fmt: skip
+TENSOR = Form((Row("t", ANY, "*"),))
+PP = Form((), ("num_max_tensor_bytes > 0", "peer == prev_rank_idx or peer == next_rank_idx"))
+PP_TENSOR = Form(TENSOR.rows, ("nbytes > 0", "nbytes <= num_max_tensor_bytes", "nbytes % 32 == 0"))
 
 _NPU_CHOICES = Row("topk_idx", ("tokens", "top_k"), "int64 int32", gaps=True)
 _NPU_WEIGHTS = Row("topk_weights", ("tokens", "top_k"), "float32", gaps=True)

@@ -115,11 +115,23 @@ class Due:
 
     current_stream_wait = __call__
 
+    def drop(self) -> None:
+        """Have it never come: its tensors stay poison, and it was not awaited if it is due yet."""
+        if self in self._pending:
+            self._pending.remove(self)
+
     @classmethod
     def settle(cls, rank: Rank | None = None) -> None:
         """Do so for all events of a rank, whose calls are in one stream, or of this process; not for hooks."""
         for due in [each for each in cls._pending if rank in (None, each._rank) and not each._hooked]:
             due()
+
+
+class EventHandle:
+    """An event of the current stream, in which all is done already."""
+
+    def current_stream_wait(self) -> None:
+        """Return."""
 
 
 class EventOverlap:

@@ -12,6 +12,7 @@ from xccl_emu.doors.torch.faces import assertions
 from xccl_emu.doors.torch.faces.common import (
     Config,
     Due,
+    EventHandle,
     EventOverlap,
     GroupMember,
     Numbered,
@@ -26,10 +27,10 @@ from xccl_emu.doors.torch.faces.common import (
     to_torch,
     unfilled,
 )
-from xccl_emu.doors.torch.names import refused
+from xccl_emu.doors.torch.faces.elastic import ElasticBuffer
 from xccl_emu.protocols.deepep.session import size_hint
 
-__all__ = ["Buffer", "Config", "EventHandle", "EventOverlap", "topk_idx_t"]
+__all__ = ["Buffer", "Config", "ElasticBuffer", "EventHandle", "EventOverlap", "topk_idx_t"]
 topk_idx_t = torch.int64
 _BLOCK = 128
 """Elements with one scale."""
@@ -76,13 +77,6 @@ class _Received(NamedTuple):
         self.then(got)
         if self.waited is not None:
             self.waited.add_(to_torch(got["waits"]))
-
-
-class EventHandle:
-    """An event of the current stream, in which all is done already."""
-
-    def current_stream_wait(self) -> None:
-        """Return."""
 
 
 class Buffer(GroupMember):
@@ -366,9 +360,6 @@ class Buffer(GroupMember):
         raise ConfigError("internode_dispatch, internode_combine: xccl_emu.doors.torch has dispatch and combine")
 
     internode_combine = internode_dispatch
-
-
-ElasticBuffer = refused("deep_ep.ElasticBuffer", "the legacy Buffer")
 
 
 def _most_of_an_expert(topk_idx: Any) -> int:
