@@ -52,7 +52,9 @@ TRIALS = {
         Trial("cuda", "tests/legacy/test_low_latency.py", _LL),
         Trial("cuda", "tests/legacy/test_intranode.py", _NORMAL),
         Trial("cuda", "tests/legacy/test_internode.py", _TWO),
-        *(Trial("cuda", f"tests/elastic/test_{name}.py", _TWO) for name in ("ep", "barrier", "agrs", "engram", "pp")),
+        *(Trial("cuda", f"tests/elastic/test_{name}.py", _TWO) for name in ("ep", "barrier", "engram")),
+        Trial("cuda", "tests/elastic/test_agrs.py", f"{_TWO} --num-max-inflight-agrs 1 --num-stress-iterations 0"),
+        Trial("cuda", "tests/elastic/test_pp.py", "--num-processes 4 --num-tokens 16 --hidden 256"),
         Trial("cuda", "tests/utils/test_gate.py"),
     ),
     "sgl-kernel-npu": tuple(
