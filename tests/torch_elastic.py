@@ -7,7 +7,10 @@ import deep_ep
 import pytest
 import torch
 import torch.distributed as dist
+from deep_ep.utils import refs
 from deep_ep.utils.envs import init_dist
+from deep_ep.utils.gate import get_unbalanced_scores
+from deep_ep.utils.math import calc_diff, per_token_cast_to_fp8
 from deep_ep.utils.testing import bench_kineto
 
 from xccl_emu.base.errors import ConfigError
@@ -34,7 +37,9 @@ def check_sizes(group: Any) -> None:
     assert Elastic.get_agrs_buffer_size_hint(group, 2 * MIB + 1) == 4 * MIB
     refused("num_bytes % 2097152 == 0", Elastic, group, num_bytes=MIB)
     refused("num_cpu_bytes <= num_bytes", Elastic, group, num_bytes=2 * MIB, num_cpu_bytes=4 * MIB)
-    refused("num_bytes=None: must be given", Elastic, group, num_max_tokens_per_rank=4, hidden=128)
+    assert Elastic.get_buffer_size_hint(group, 4096, 7168, 8) == 178257920
+    assert Elastic.get_buffer_size_hint(group, 4096, 7168, 8, allow_multiple_reduction=False) == 471859200
+    refused("must have hidden > 0", Elastic, group, num_max_tokens_per_rank=4)
 
 
 def check_barrier(buffer: Any) -> None:
@@ -108,6 +113,73 @@ def check_ring(buffer: Any) -> None:
     refused("all ranks must make the same call", buffer._collect)
 
 
+def check_scores() -> None:
+    """Rank 0 gets as many times the tokens of the others as was asked, precisely or on average."""
+    for precise, most in ((True, 0.02), (False, 0.1)):
+        for ratio in (1.0, 2.0):
+            scores = get_unbalanced_scores(4000, 32, 4, 4, ratio, precise)
+            ranks = scores.topk(4).indices // 8
+            tokens = torch.stack([(ranks == rank).any(1).sum() for rank in range(4)]).float()
+            assert abs(tokens[0] / tokens[1:].mean() / ratio - 1) < most
+            assert not precise or tokens[1:].max() - tokens[1:].min() <= 1
+    refused("must leave each token", get_unbalanced_scores, 8, 4, 4, 4, 4.0, True)
+
+
+def check_experts(group: Any) -> None:
+    """Rows and sums are those of the references, by rank and by expert, with handles and events, BF16 and FP8."""
+    buffer = Elastic(group, num_max_tokens_per_rank=6, hidden=128, explicitly_destroy=True)
+    rank, tokens = buffer.rank, 6 - buffer.rank
+    topk_idx = torch.rand((tokens, 6), dtype=torch.float32).topk(3).indices
+    topk_idx[0, 0] = -1
+    weights = torch.rand((tokens, 3), dtype=torch.float32).masked_fill(topk_idx < 0, 0)
+    common = {"num_experts": 6, "expert_alignment": 4}
+    for x in (drawn(rank, tokens, 128), per_token_cast_to_fp8(drawn(rank, tokens, 128))):
+        want, want_idx, want_weights, number, from_rank = refs.dispatch(x, topk_idx, weights, 6, 6)
+        stats = torch.zeros(2, dtype=torch.int32)
+        given = {"topk_idx": topk_idx, "topk_weights": weights, **common}
+        recv, idx, came, handle, event = buffer.dispatch(
+            x, **given, cumulative_local_expert_recv_stats=stats, async_with_compute_stream=True
+        )
+        parts = list(zip(recv, want, strict=True)) if isinstance(x, tuple) else [(recv, want)]
+        assert all((got.view(torch.uint8) == 0xFF).all() for got, _ in parts)
+        event.current_stream_wait()
+        assert all(torch.equal(got, right) for got, right in parts)
+        assert torch.equal(idx, want_idx)
+        assert torch.equal(came, want_weights.masked_fill(want_idx < 0, 0))
+        assert torch.equal(handle.recv_src_metadata[:, 0], number)
+        assert handle.psum_num_recv_tokens_per_scaleup_rank.tolist() == from_rank.cumsum(0).tolist()
+        assert stats.tolist() == [int((want_idx == expert).sum()) for expert in range(2)]
+        assert handle.num_recv_tokens_per_expert_list == [-(-n // 4) * 4 for n in stats.tolist()]
+        again = buffer.dispatch(x, handle=handle, num_experts=6)[0]
+        assert all(torch.equal(a, b) for a, b in zip([*again], [*recv], strict=True))
+        by_expert, _, theirs, other, _ = buffer.dispatch(x, **given, do_expand=True, do_zero_padding=True)
+        slots = other.recv_src_metadata[:, 2:].long()
+        assert torch.equal(slots >= 0, want_idx >= 0)
+        assert torch.equal(theirs[slots][slots >= 0], want_weights[slots >= 0])
+        rows = by_expert[0] if isinstance(x, tuple) else by_expert
+        for row, places in zip(want[0] if isinstance(x, tuple) else want, slots, strict=True):
+            assert all(torch.equal(rows[place], row) for place in places[places >= 0])
+        assert len(rows) == sum(handle.num_recv_tokens_per_expert_list)
+        assert (rows.view(torch.uint8) != 0).any(1).sum() <= (slots >= 0).sum()
+        y = refs.generate_pre_combine_data(number, 6, 3, 128).masked_fill(want_idx[:, :, None] < 0, 0)
+        mine = refs.generate_pre_combine_data(rank * 6 + torch.arange(tokens), 6, 3, 128)
+        sums = refs.combine(mine.masked_fill(topk_idx[:, :, None] < 0, 0), topk_idx, 1, RANKS, 6, None, True, False)
+        out, back, _ = buffer.combine(refs.ordered_accumulate(y), handle, topk_weights=came)
+        assert calc_diff(out, sums) < 1e-5  # ranks are added in another order
+        assert torch.equal(back, weights)
+        spread = torch.zeros((len(rows), 128), dtype=torch.bfloat16)
+        spread[slots[slots >= 0]] = y[slots >= 0]
+        assert torch.equal(buffer.combine(spread, other, topk_weights=theirs)[0], out)
+        refused("bias=True: no kernel here adds one", buffer.combine, refs.ordered_accumulate(y), handle, bias=out)
+        refused("must have as_in_handle", buffer.dispatch, x, handle=handle, num_experts=12)
+        refused("not do_zero_padding or do_expand", buffer.dispatch, x, **given, do_zero_padding=True)
+    twice = torch.zeros((tokens, 2), dtype=torch.int64)
+    refused("must have not an_expert_twice", buffer.dispatch, drawn(0, tokens, 128), twice, **common)
+    many = drawn(0, 7, 128), topk_idx[:1].expand(7, 3).clone()
+    refused("tokens <= num_max_tokens_per_rank", buffer.dispatch, *many, **common)
+    buffer.destroy()
+
+
 def work(rank: int) -> None:
     rank, _, group = init_dist(rank, RANKS)
     check_sizes(group)
@@ -115,6 +187,8 @@ def work(rank: int) -> None:
     check_barrier(buffer)
     check_gathers(buffer)
     check_ring(buffer)
+    check_scores()
+    check_experts(group)
     buffer.destroy()
     refused("explicitly_destroy=False", Elastic(group, num_bytes=2 * MIB).destroy)
     print(f"rank {rank} passed", flush=True)

@@ -36,6 +36,7 @@ _NORMAL = "--num-processes 2 --num-tokens 16 --hidden 256 --num-topk 3 --num-exp
 _ASCEND = "--num-processes 2 --num-tokens 4 --hidden 256 --num-topk 2 --num-experts 4"
 _BOTH = "--num-processes 2 --hidden 256 --num-topk 2 --num-experts 4"
 _TWO = "--num-processes 2"
+_ELASTIC = f"{_TWO} --num-tokens 8 --hidden 256 --num-topk 2 --num-experts 4"
 
 
 class Trial(NamedTuple):
@@ -52,7 +53,8 @@ TRIALS = {
         Trial("cuda", "tests/legacy/test_low_latency.py", _LL),
         Trial("cuda", "tests/legacy/test_intranode.py", _NORMAL),
         Trial("cuda", "tests/legacy/test_internode.py", _TWO),
-        *(Trial("cuda", f"tests/elastic/test_{name}.py", _TWO) for name in ("ep", "barrier", "engram")),
+        Trial("cuda", "tests/elastic/test_ep.py", f"{_ELASTIC} --skip-perf-test"),
+        *(Trial("cuda", f"tests/elastic/test_{name}.py", _TWO) for name in ("barrier", "engram")),
         Trial("cuda", "tests/elastic/test_agrs.py", f"{_TWO} --num-max-inflight-agrs 1 --num-stress-iterations 0"),
         Trial("cuda", "tests/elastic/test_pp.py", "--num-processes 4 --num-tokens 16 --hidden 256"),
         Trial("cuda", "tests/utils/test_gate.py"),

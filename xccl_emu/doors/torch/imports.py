@@ -16,9 +16,9 @@ _FACES = {
     "npu": {"deep_ep": "ascend", "deep_ep.buffer": "ascend", "torch_npu": "torch_npu"},
     "cuda": {
         "deep_ep": "deepep", "deep_ep.utils": "utils", "deep_ep.utils.envs": "utils", "deep_ep.utils.math": "utils",
-        "deep_ep.utils.testing": "utils", "nvshmem": "nvshmem", "nvshmem.core": "nvshmem",
-        "cuda.core.experimental": "nvshmem", "cuda.core": "nvshmem", "cuda": "nvshmem", "mooncake": "mooncake",
-        "mooncake.mooncake_ep_buffer": "mooncake", "mooncake.pg": "mooncake",
+        "deep_ep.utils.testing": "utils", "deep_ep.utils.gate": "scores", "deep_ep.utils.refs": "refs",
+        "nvshmem": "nvshmem", "nvshmem.core": "nvshmem", "cuda.core.experimental": "nvshmem", "cuda.core": "nvshmem",
+        "cuda": "nvshmem", "mooncake": "mooncake", "mooncake.mooncake_ep_buffer": "mooncake", "mooncake.pg": "mooncake",
     },
 }  # fmt: skip
 """By device: a name that scripts import, and the module of `faces` that it means."""

@@ -58,6 +58,30 @@ ELASTIC = Form((), (
     "num_bytes > 0", "num_bytes % 2097152 == 0", "num_cpu_bytes >= 0", "num_cpu_bytes % 2097152 == 0",
     "num_cpu_bytes <= num_bytes",
 ))  # fmt: skip
+ELASTIC_HINT = Form((), ("num_max_tokens_per_rank > 0", "hidden > 0"))
+_ELASTIC = ("num_qps <= num_allocated_qps", "not has_previous_event or allocate_on_comm_stream")
+ELASTIC_DISPATCH = Form(
+    (
+        Row("x", ("tokens", "hidden"), "*"),
+        Row("x_scales", ("tokens", "scales"), "float32 int32", optional=True, gaps=True), _CHOICES[0],
+        _CHOICES[1]._replace(optional=True),
+        Row("cumulative_local_expert_recv_stats", ("local_experts",), "int32", optional=True),
+    ),
+    (
+        *_ELASTIC, "num_experts > 0", "num_experts % ranks == 0", "hidden * element_size % 32 == 0",
+        "tokens <= num_max_tokens_per_rank", "not an_expert_twice", "not do_zero_padding or do_expand",
+        "not cached or not has_topk_idx", "not cached or not do_cpu_sync", "as_in_handle",
+        "dispatch_bytes(ranks, num_max_tokens_per_rank, hidden * element_size, scales, top_k) <= num_bytes",
+    ),
+)  # fmt: skip
+_ELASTIC_BACK = (*_ELASTIC, "combine_bytes(places, num_max_tokens_per_rank, hidden, top_k) <= num_bytes")
+ELASTIC_COMBINE = Form(
+    (Row("x", ("rows", "hidden"), "bfloat16"), Row("topk_weights", ("rows", "top_k"), "float32", optional=True)),
+    _ELASTIC_BACK,
+)
+ELASTIC_COMBINE_BY_EXPERT = Form(
+    (Row("x", ("rows", "hidden"), "bfloat16"), Row("topk_weights", ("rows",), "float32", optional=True)), _ELASTIC_BACK
+)
 AGRS_CONFIG = Form((), (
     "num_max_session_bytes > 0", "num_max_all_gathers_per_session > 0", "num_max_session_bytes <= num_bytes",
     "num_max_all_gathers_per_session <= 32",

@@ -28,9 +28,10 @@ from xccl_emu.doors.torch.faces.common import (
     unfilled,
 )
 from xccl_emu.doors.torch.faces.elastic import ElasticBuffer
+from xccl_emu.doors.torch.faces.experts import EPHandle
 from xccl_emu.protocols.deepep.session import size_hint
 
-__all__ = ["Buffer", "Config", "ElasticBuffer", "EventHandle", "EventOverlap", "topk_idx_t"]
+__all__ = ["Buffer", "Config", "EPHandle", "ElasticBuffer", "EventHandle", "EventOverlap", "topk_idx_t"]
 topk_idx_t = torch.int64
 _BLOCK = 128
 """Elements with one scale."""

@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.doors.torch.client import Rank
 from xccl_emu.doors.torch.faces import assertions
-from xccl_emu.doors.torch.faces.common import Due, EventHandle, GroupMember, poison, refuse, refusing
+from xccl_emu.doors.torch.faces.common import Due, EventHandle, poison, refuse, refusing
+from xccl_emu.doors.torch.faces.experts import PAGE, ExpertCalls
 from xccl_emu.doors.torch.gate import Form
 from xccl_emu.doors.torch.names import refused
 from xccl_emu.kernels.group import align
-
-_PAGE = 1 << 21
 
 
 @dataclass
@@ -30,18 +29,24 @@ class _Session:
     due: list[Due] = field(default_factory=list)
 
 
-class ElasticBuffer(GroupMember):
+class ElasticBuffer(ExpertCalls):
     """A rank's end of a group on one node.  Arguments and results as upstream's; ConfigError for what is not here."""
 
     def __init__(
-        self, group: Any, num_bytes: int | None = None, num_cpu_bytes: int = 0, *_: Any,
-        allow_hybrid_mode: bool = True, num_allocated_qps: int = 0, explicitly_destroy: bool = False, **__: Any,
+        self, group: Any, num_bytes: int | None = None, num_cpu_bytes: int = 0, num_max_tokens_per_rank: int = 0,
+        hidden: int = 0, num_topk: int = 0, use_fp8_dispatch: bool = False, deterministic: bool = False,
+        allow_hybrid_mode: bool = True, allow_multiple_reduction: bool = True, *_: Any, num_allocated_qps: int = 0,
+        explicitly_destroy: bool = False, **__: Any,
     ) -> None:  # fmt: skip
         refuse(group=(group.size() < 2 and group.size(), "must have two ranks at least"))
         if num_bytes is None:
-            raise ConfigError("num_bytes", None, "must be given: sizes of tokens are for dispatch, which is not here")
+            num_bytes = self.get_buffer_size_hint(
+                group, num_max_tokens_per_rank, hidden, num_topk, use_fp8_dispatch, allow_hybrid_mode,
+                allow_multiple_reduction,
+            )  # fmt: skip
         super().__init__(group)
         self.num_bytes, self.explicitly_destroy = num_bytes, explicitly_destroy
+        self.num_max_tokens_per_rank, self.allow_multiple_reduction = num_max_tokens_per_rank, allow_multiple_reduction
         self.rank_idx = self.scaleup_rank_idx = self.rank
         self.num_ranks = self.num_scaleup_ranks = self.num_nvlink_ranks = self.group_size
         self.scaleout_rank_idx, self.num_scaleout_ranks, self.num_rdma_ranks = 0, 1, 1
@@ -71,7 +76,7 @@ class ElasticBuffer(GroupMember):
     @staticmethod
     def get_pp_buffer_size_hint(num_max_tensor_bytes: int, num_max_inflight_tensors: int) -> int:
         """Bytes for tensors to two neighbours and from them."""
-        return -(-4 * align(num_max_tensor_bytes) * num_max_inflight_tensors // _PAGE) * _PAGE
+        return -(-4 * align(num_max_tensor_bytes) * num_max_inflight_tensors // PAGE) * PAGE
 
     @staticmethod
     def get_agrs_num_max_session_bytes(group: Any, shapes: Any, dtype: torch.dtype) -> int:
@@ -81,7 +86,7 @@ class ElasticBuffer(GroupMember):
     @staticmethod
     def get_agrs_buffer_size_hint(group: Any, num_max_session_bytes: int) -> int:
         """Bytes for sessions of this many."""
-        return -(-num_max_session_bytes // _PAGE) * _PAGE
+        return -(-num_max_session_bytes // PAGE) * PAGE
 
     capture = EventHandle
 
@@ -230,8 +235,6 @@ class ElasticBuffer(GroupMember):
             line.end("pp_send", "deep_ep::elastic::pp_send_impl")
 
 
-for name in ("dispatch", "combine", "get_buffer_size_hint"):
-    setattr(ElasticBuffer, name, refused(f"deep_ep.ElasticBuffer.{name}", "the one of the legacy Buffer"))
 for name in ("get_engram_storage_size_hint", "engram_write", "engram_fetch"):
     setattr(ElasticBuffer, name, refused(f"deep_ep.ElasticBuffer.{name}", "no kernel that reads rows by number"))
 

@@ -177,7 +177,7 @@ def bench_kineto(
     means: list[Any] = []
     for name in names:
         took = np.array([each.duration_us * 1e-6 for each in CLOCK.events[first:] if name in each.name])
-        by_launch = took.reshape(-1, num_kernels_per_period).mean(0)
+        by_launch = took.reshape(-1, num_kernels_per_period).mean(0) if len(took) else np.full(1, np.nan)
         means.append(by_launch.tolist() if num_kernels_per_period > 1 else float(by_launch[0]))
     return means[0] if isinstance(kernel_names, str) else means
 
