@@ -255,7 +255,10 @@ SIZES: dict[str, Any] = {
     "num_cpu_bytes": 1 << 21, "num_max_session_bytes": 64, "num_max_all_gathers_per_session": 2,
     "agrs_in_session": True, "agrs_buffer_offset": 64, "num_all_gathers": 2, "inplace_at_its_slot": True,
     "num_max_tensor_bytes": 64, "num_max_inflight_tensors": 2, "nbytes": 32, "peer": 1, "prev_rank_idx": 1,
-    "next_rank_idx": 1,
+    "next_rank_idx": 1, "num_qps": 2, "num_allocated_qps": 2, "has_previous_event": False,
+    "allocate_on_comm_stream": False, "num_max_tokens_per_rank": 4, "an_expert_twice": False, "do_expand": False,
+    "do_zero_padding": False, "do_cpu_sync": False, "as_in_handle": True, "has_topk_idx": True, "places": 2,
+    "dispatch_bytes": lambda *sizes: sum(sizes), "combine_bytes": lambda *sizes: sum(sizes),
 }  # fmt: skip
 """Sizes with which every form of a face is met."""
 
@@ -267,17 +270,30 @@ NUMBERS = {
         "agrs_in_session": (False,), "agrs_buffer_offset": (65,), "num_all_gathers": (3,),
         "inplace_at_its_slot": (False,),
     },
+    "ELASTIC_HINT": {"num_max_tokens_per_rank": (0,), "hidden": (0,)},
+    "ELASTIC_DISPATCH": {
+        "num_qps": (3,), "num_experts": (0, 3), "element_size": (1.5 / 32,), "num_max_tokens_per_rank": (3,),
+        "an_expert_twice": (True,), "do_zero_padding": (True,), "cached": (True,), "as_in_handle": (False,),
+    },
+    "ELASTIC_COMBINE": {"num_qps": (3,), "num_max_tokens_per_rank": (1 << 24,)},
+    "ELASTIC_COMBINE_BY_EXPERT": {"num_qps": (3,), "places": (1 << 24,)},
     "PP_CONFIG": {"num_max_tensor_bytes": (0, 1 << 21), "num_max_inflight_tensors": (0, 1 << 20)},
     "PP": {"num_max_tensor_bytes": (0,), "peer": (0, 2)},
     "PP_TENSOR": {"nbytes": (0, 33, 96)},
 }  # fmt: skip
-"""By form of ElasticBuffer, numbers that it must not take."""
+"""By form of ElasticBuffer, what it must not take."""
+
+
+def zeros(row: Row, dtype: str) -> Any:
+    """Make an array as its row has it."""
+    return np.zeros([4] if row.shape == ANY else [SIZES[size] for size in row.shape], getattr(ml_dtypes, dtype, dtype))
 
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_numbers_of_a_face(name: str) -> None:
     """Each number that upstream's host code asserts something of is named when it is wrong, and else passes."""
-    form, arrays = FORMS[name], {row.name: np.zeros(8, np.float32) for row in FORMS[name].rows}
+    form = FORMS[name]
+    arrays = {row.name: zeros(row, row.dtypes.replace("*", "float32").split()[0]) for row in form.rows}
     form.check(name, arrays, SIZES)
     for number, wrong in NUMBERS[name].items():
         for value in wrong:
@@ -290,11 +306,8 @@ def test_numbers_of_a_face(name: str) -> None:
 def test_every_row_of_a_face(name: str, data: st.DataObject) -> None:
     """Arrays as their rows have them pass, and one of another type, shape or layout is named, as is a missing one."""
     form = FORMS[name]
-    arrays = {}
-    for row in form.rows:
-        dtype = data.draw(st.sampled_from(row.dtypes.replace("*", "float32").split()))
-        shape = [4] if row.shape == ANY else [SIZES[size] for size in row.shape]
-        arrays[row.name] = np.zeros(shape, getattr(ml_dtypes, dtype, dtype))
+    dtypes = {row: st.sampled_from(row.dtypes.replace("*", "float32").split()) for row in form.rows}
+    arrays = {row.name: zeros(row, data.draw(dtypes[row])) for row in form.rows}
     form.check(name, arrays, SIZES)
     row = data.draw(st.sampled_from(form.rows))
     array = arrays[row.name]
