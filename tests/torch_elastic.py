@@ -107,10 +107,15 @@ def check_ring(buffer: Any) -> None:
         refused(text, buffer.pp_send, t, sides[0])
         refused(text, buffer.pp_recv, torch.empty(32, dtype=torch.bfloat16), sides[1])
     refused("peer == prev_rank_idx or peer == next_rank_idx", buffer.pp_send, drawn(0, 32), buffer.rank)
-    buffer.pp_send(drawn(0, 32), sides[0])
-    refused("all ranks must make the same call", buffer.pp_recv, torch.empty(64, dtype=torch.bfloat16), sides[1])
-    buffer.barrier()
-    refused("all ranks must make the same call", buffer._collect)
+    for source in range(RANKS):  # one after the other: a receive hears of this rank's own sends first
+        target = (source + 1) % RANKS
+        if buffer.rank == source:
+            buffer.pp_send(drawn(0, 32), target)
+        if buffer.rank == target:
+            refused("all ranks must make the same call", buffer.pp_recv, torch.empty(64, dtype=torch.bfloat16), source)
+        buffer.barrier()
+        if buffer.rank == source:
+            refused("all ranks must make the same call", buffer._collect)
 
 
 def check_scores() -> None:
