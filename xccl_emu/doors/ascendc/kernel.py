@@ -155,22 +155,19 @@ class AscendStream(AscendKernel):
     """Kernels in Ascend C that one core runs one after the other, as `lang.in_turn`."""
 
     def __init__(self, kernels: tuple[AscendKernel, ...], counted: bool) -> None:
-        first = kernels[0]
-        self.row_words = 1 + max(len(each.params) for each in kernels)
-        words = max(each.stack_words for each in kernels) + self.row_words + foreign.STREAM_WORDS
-        super().__init__(first.file, first.name, "", first.reads, first.build, words)
+        first, stream = kernels[0], foreign.InTurn(kernels)
+        super().__init__(first.file, first.name, "", first.reads, first.build, stream.stack_words)
         self.in_turn, self.counted = kernels, counted
-        self.name = self.__name__ = "_then_".join(each.name for each in kernels)
+        self.name = self.__name__ = stream.name
         self.params = (*self.kept, "table", "launches", *(("done",) if counted else ()))
 
     def _unit(self) -> compiler.Unit:
         kept = "".join(f"xccl_keep({i}, row[{1 + i}]); " for i in range(len(self.kept)))
-        calls = [f"if (row[0] == {i}) {{ {kept}{each.call('row', 1)}; }}" for i, each in enumerate(self.in_turn)]
-        known = {"ROW_WORDS": self.row_words, "COUNTED": int(self.counted), "CALL(row)": " ".join(calls)}
-        before = "".join(f"#define XCCL_{name} {value}\n" for name, value in known.items())
+        stream = foreign.InTurn(self.in_turn)
+        before = stream.defines(lambda i, call: f"if (row[0] == {i}) {{ {kept}{call}; }}", COUNTED=int(self.counted))
         given = [f"arguments[{len(self.kept) + i}]" for i in range(2 + self.counted)] + ["0"] * (not self.counted)
         return replace(
-            super()._unit(), files=tuple(dict.fromkeys(each.file for each in self.in_turn)), name=self.name,
+            super()._unit(), files=stream.files, name=self.name,
             before=f'{before}#include "{_LAUNCHES.name}"', call=f"xccl_launches({', '.join(given)}); xccl_returned(0);",
         )  # fmt: skip
 

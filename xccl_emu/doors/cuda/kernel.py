@@ -174,26 +174,23 @@ class CudaStream(CudaKernel):
     """Kernels in CUDA C++ that one thread runs one after the other, as `lang.in_turn`."""
 
     def __init__(self, kernels: tuple[CudaKernel, ...]) -> None:
-        first = kernels[0]
-        self.row_words = 1 + max(len(each.params) for each in kernels)
+        first, stream = kernels[0], foreign.InTurn(kernels)
         chosen = zip(Build._field_defaults["read"], *(each.build.read for each in kernels), strict=True)
         read = tuple(next((one for one in each if one != usual), usual) for usual, *each in chosen)
-        words = max(each.stack_words for each in kernels) + self.row_words + foreign.STREAM_WORDS
-        super().__init__(first.file, first._called, first.build._replace(read=read), words)
+        super().__init__(first.file, first._called, first.build._replace(read=read), stream.stack_words)
         self.in_turn = kernels
-        self.name = self.__name__ = "_then_".join(each.name for each in kernels)
+        self.name = self.__name__ = stream.name
         self.params = (*KEPT, "table", "launches")
 
     def _unit(self) -> compiler.Unit:
         kept = [i for i, name in enumerate(KEPT) if name not in _GOES_ON]
         said = "".join(f"xccl_keep({i}, row[{1 + i}]); " for i in kept)
-        calls = [f"if (row[0] == {i}) {each.call('row', 1)};" for i, each in enumerate(self.in_turn)]
-        known = {"ROW_WORDS": self.row_words, "CALL(row)": f"{said}{' '.join(calls)}"}
-        before = "".join(f"#define XCCL_{name} {value}\n" for name, value in known.items())
+        stream = foreign.InTurn(self.in_turn)
+        before = stream.defines(lambda i, call: f"if (row[0] == {i}) {call};", said)
         table, launches = (f"arguments[{len(KEPT) + i}]" for i in range(2))
         unit = super()._unit()
         return replace(
-            unit, files=tuple(dict.fromkeys(each.file for each in self.in_turn)), name=self.name,
+            unit, files=stream.files, name=self.name,
             before=f'{before}#include "xccl_launches.h"\n{unit.before}',
             call=f"xccl_launches({table}, {launches}); xccl_returned(0);",
         )  # fmt: skip

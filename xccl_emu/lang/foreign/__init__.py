@@ -1,5 +1,5 @@
 """Kernels in C and C++ (docs/bring-your-own.md)."""
 
-from xccl_emu.lang.foreign.kernel import STREAM_WORDS, CKernel, CStream, c_kernel
+from xccl_emu.lang.foreign.kernel import CKernel, CStream, InTurn, c_kernel
 
-__all__ = ["STREAM_WORDS", "CKernel", "CStream", "c_kernel"]
+__all__ = ["CKernel", "CStream", "InTurn", "c_kernel"]

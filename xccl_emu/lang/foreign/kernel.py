@@ -3,8 +3,9 @@
 import ctypes
 import functools
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from xccl_emu import lang
 from xccl_emu.base.errors import ConfigError, KernelError
@@ -15,7 +16,7 @@ from xccl_emu.lang.operations import orders_of
 STACK_WORDS = 96
 """Words of its stack that a kernel may have live at a request, if nothing is said."""
 
-STREAM_WORDS = 24
+_STREAM_WORDS = 24
 """Words that the loop of a stream of launches takes of the stack, in addition to a row of its table."""
 
 _PARAM = re.compile(r"\s*(?:const\s+)?int64_t\s+(\w+)\s*")
@@ -182,6 +183,41 @@ class CKernel(lang.Kernel):
         return super().plain_step() if self.generator else self.step
 
 
+class InTurn(NamedTuple):
+    """Kernels in C that one core runs one after the other: what a stream of them is made of, whatever compiles it."""
+
+    kernels: tuple[CKernel, ...]
+
+    @property
+    def name(self) -> str:
+        """Name them all."""
+        return "_then_".join(each.name for each in self.kernels)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Return their sources, each once."""
+        return tuple(dict.fromkeys(each.file for each in self.kernels))
+
+    @property
+    def row_words(self) -> int:
+        """Return the words of a row of the table: which kernel is next, and what it is given."""
+        return 1 + max(len(each.params) for each in self.kernels)
+
+    @property
+    def stack_words(self) -> int:
+        """Return the words of their stack that may be live at a request."""
+        return max(each.stack_words for each in self.kernels) + self.row_words + _STREAM_WORDS
+
+    def defines(self, call: Callable[[int, str], str], first: str = "", **more: int) -> str:
+        """Return what a header that runs them reads: ``call`` has the call of a kernel, by its number, as a statement.
+
+        first: statements before any of them.
+        """
+        calls = [call(i, each.call("row", 1)) for i, each in enumerate(self.kernels)]
+        known = {"ROW_WORDS": self.row_words, **more, "CALL(row)": f"{first}{' '.join(calls)}"}
+        return "".join(f"#define XCCL_{name} {value}\n" for name, value in known.items())
+
+
 class CStream(CKernel):
     """Kernels in C that one core runs one after the other, as `lang.in_turn`."""
 
@@ -192,24 +228,18 @@ class CStream(CKernel):
         if len({each.file.suffix == compiler.C_SUFFIX for each in kernels}) > 1:
             names = ", ".join(f"{each.name} ({each.file.name})" for each in kernels)
             raise KernelError(f"{names}: kernels of one stream are all in C or all in C++")
-        super().__init__(first.file, first.name, max(each.stack_words for each in kernels))
+        stream = InTurn(kernels)
+        super().__init__(first.file, first.name, stream.stack_words)
         self.in_turn, self.counted = kernels, counted
-        self.name = self.__name__ = "_then_".join(each.name for each in kernels)
+        self.name = self.__name__ = stream.name
         self.params = ("table", "launches", *(("done",) if counted else ()))
-        self.stack_words += self._row_words + STREAM_WORDS
-
-    @property
-    def _row_words(self) -> int:
-        return 1 + max(len(each.params) for each in self.in_turn)
 
     def _unit(self) -> compiler.Unit:
-        calls = [f"if (row[0] == {i}) (void){each.call('row', 1)};" for i, each in enumerate(self.in_turn)]
-        known = {"ROW_WORDS": self._row_words, "COUNTED": int(self.counted), "CALL(row)": " ".join(calls)}
-        before = "".join(f"#define XCCL_{name} {value}\n" for name, value in known.items())
+        stream = InTurn(self.in_turn)
+        before = stream.defines(lambda i, call: f"if (row[0] == {i}) (void){call};", COUNTED=int(self.counted))
         call = f"xccl_in_turn(arguments[0], arguments[1], {'arguments[2]' if self.counted else 0}); xccl_returned(0);"
-        files = tuple(dict.fromkeys(each.file for each in self.in_turn))
         before += '#include "xccl_in_turn.h"'
-        return compiler.Unit(files, self.name, len(self.params), call, self.stack_words, before)
+        return compiler.Unit(stream.files, self.name, len(self.params), call, self.stack_words, before)
 
 
 def c_kernel(file: str | Path, name: str, stack_words: int = STACK_WORDS) -> CKernel:
