@@ -62,15 +62,15 @@ class _ToCpu(TorchFunctionMode):
             return NotMade()
         if func is torch.zeros and kwargs.keys() <= {"device", "dtype"}:
             dtype = kwargs.get("dtype") or torch.get_default_dtype()
-            if math.prod(size) * dtype.itemsize >= _LARGE:
-                return _zeros(size, dtype)
+            if (nbytes := math.prod(size) * dtype.itemsize) >= _LARGE:
+                return _zeros(nbytes, dtype).view(size)
         return func(*args, **kwargs)
 
 
-def _zeros(size: Any, dtype: torch.dtype) -> torch.Tensor:
+def _zeros(nbytes: int, dtype: torch.dtype) -> torch.Tensor:
     """Zeros that take memory when they are written: scripts make gigabytes of them to empty the cache of a device."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
-    return torch.frombuffer(mmap.mmap(-1, math.prod(size) * dtype.itemsize, flags), dtype=dtype).view(size)
+    return torch.frombuffer(mmap.mmap(-1, nbytes, flags), dtype=dtype)
 
 
 class _Autocast(torch.autocast):

@@ -226,14 +226,14 @@ class ServedGroup:
         said = check_said({"call": call, **asked[0][0]})
         if said == "clean":
             return [({}, {}) for _ in asked]
-        if absent and said.endswith(("_rows", "_fused", "agree", "barrier", "gather", "transfer")):
-            raise ConfigError(f"{call} without ranks {sorted(absent)}: needs all ranks")
         serves: Mapping[str, Callable[[str, str, Each, Collection[int]], list[tuple[Message, Arrays]]]]
         serves = {
             "dispatch_rows": self._dispatch_rows, "combine_rows": self._combine_rows,
             "dispatch_fused": self._dispatch_fused, "combine_fused": self._combine_fused, "agree": _agree,
             "barrier": self._move, "gather": self._move, "transfer": self._move,
         }  # fmt: skip
+        if absent and said in serves:
+            raise ConfigError(f"{call} without ranks {sorted(absent)}: needs all ranks")
         what = self._dispatch if call.startswith("dispatch") else self._combine
         return serves.get(call, what)(call, call.partition("_")[2], asked, absent)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ConfigError
 from xccl_emu.doors.torch.client import Rank
-from xccl_emu.doors.torch.faces import assertions
+from xccl_emu.doors.torch.faces import assertions, utils
 from xccl_emu.doors.torch.faces.common import Due, EventHandle, poison, refuse, refusing
 from xccl_emu.doors.torch.faces.experts import PAGE, ExpertCalls
 from xccl_emu.doors.torch.gate import Form
@@ -76,7 +76,7 @@ class ElasticBuffer(ExpertCalls):
     @staticmethod
     def get_pp_buffer_size_hint(num_max_tensor_bytes: int, num_max_inflight_tensors: int) -> int:
         """Bytes for tensors to two neighbours and from them."""
-        return -(-4 * align(num_max_tensor_bytes) * num_max_inflight_tensors // PAGE) * PAGE
+        return utils.align(4 * align(num_max_tensor_bytes) * num_max_inflight_tensors, PAGE)
 
     @staticmethod
     def get_agrs_num_max_session_bytes(group: Any, shapes: Any, dtype: torch.dtype) -> int:
@@ -86,7 +86,7 @@ class ElasticBuffer(ExpertCalls):
     @staticmethod
     def get_agrs_buffer_size_hint(group: Any, num_max_session_bytes: int) -> int:
         """Bytes for sessions of this many."""
-        return -(-num_max_session_bytes // PAGE) * PAGE
+        return utils.align(num_max_session_bytes, PAGE)
 
     capture = EventHandle
 

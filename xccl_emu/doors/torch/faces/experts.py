@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from xccl_emu.base.errors import ConfigError
-from xccl_emu.doors.torch.faces import assertions
+from xccl_emu.doors.torch.faces import assertions, utils
 from xccl_emu.doors.torch.faces.common import (
     Due,
     EventOverlap,
@@ -46,10 +46,10 @@ class ExpertCalls(GroupMember):
         """Bytes that upstream asks for; nothing is reserved by it."""
         most, top_k = num_max_tokens_per_rank, num_topk or 32
         assertions.ELASTIC_HINT.check("get_buffer_size_hint", {}, {"num_max_tokens_per_rank": most, "hidden": hidden})
-        sent = (hidden, -(-hidden // 32)) if use_fp8_dispatch else (2 * hidden, 0)
+        sent = (hidden, utils.ceil_div(hidden, 32)) if use_fp8_dispatch else (2 * hidden, 0)
         places = min(group.size(), top_k) if allow_multiple_reduction else top_k
         nbytes = max(dispatch_bytes(group.size(), most, *sent, top_k), combine_bytes(places, most, hidden, top_k))
-        return -(-nbytes // PAGE) * PAGE
+        return utils.align(nbytes, PAGE)
 
     def get_theoretical_num_sms(self, num_experts: int, num_topk: int, *_: Any, **__: Any) -> int:
         """Return a number that nothing depends on."""
@@ -99,9 +99,10 @@ class ExpertCalls(GroupMember):
         }  # fmt: skip
         answer, got = self._rank.call("dispatch_rows", sent, "deep_ep::elastic::dispatch_impl", shape=shape)
         experts = to_torch(got["experts"])
+        counts = _counts(experts, sizes["local_experts"])
         if handle is None:
             kept = choices.clone() if do_handle_copy else choices
-            handle = self._handle(got, kept, do_cpu_sync in (None, True), num_sms=num_sms, **said)
+            handle = self._handle(got, kept, counts, do_cpu_sync in (None, True), num_sms=num_sms, **said)
             names = ("psum", "recv", "num_unaligned")
             fresh = [value for name, value in vars(handle).items() if name.startswith(names)]
         else:
@@ -111,12 +112,13 @@ class ExpertCalls(GroupMember):
         chosen = slots >= 0 if do_expand else torch.ones(handle.n, 1, dtype=torch.bool)
         to = slots[chosen].long() if do_expand else torch.arange(handle.n)
         size = handle.num_expanded_tokens if do_expand else handle.num_recv_tokens
-        padding = torch.arange(size) < (int(_aligned(experts, sizes).sum()) if do_zero_padding else 0)
+        aligned: Any = utils.align(counts, said["expert_alignment"])
+        padding = torch.arange(size) < (int(aligned.sum()) if do_zero_padding else 0)
         padding[to] = False
 
         def placed(values: torch.Tensor, by_columns: bool = False) -> torch.Tensor:
             """Values of choices, or of rows, in their rows of the result; poison where there are none."""
-            room = values.size(1), -(-size // 4) * 4
+            room = values.size(1), utils.align(size, 4)
             out = unfilled(room, values.dtype).t()[:size] if by_columns else unfilled((size, room[0]), values.dtype)
             bits = torch.uint8 if values.dtype.itemsize == 1 else values.dtype
             out.view(bits)[to] = values.view(bits)
@@ -131,22 +133,21 @@ class ExpertCalls(GroupMember):
         if not do_expand:
             indices = placed(experts.to(choices.dtype))
         if stats is not None:
-            stats.add_(_counts(experts, sizes["local_experts"]).int())
+            stats.add_(counts.int())
         given = None if topk_weights is None else came
         if async_with_compute_stream:
             event = Due(self._rank, "dispatch", *recv, indices, given, *fresh)
         return tuple(recv) if isinstance(x, tuple) else recv[0], indices, given, handle, EventOverlap(event)
 
-    def _handle(self, got: Any, choices: torch.Tensor, sync: bool, **said: Any) -> EPHandle:
+    def _handle(self, got: Any, choices: torch.Tensor, counts: torch.Tensor, sync: bool, **said: Any) -> EPHandle:
         """Return where what came is; without ``sync`` as many rows are counted as may come."""
         experts, from_rank = to_torch(got["experts"]), to_torch(got["counts"]).sum(1)
         most = said["num_max_tokens_per_rank"]
         (n, k), local, to = experts.shape, said["num_experts"] // self.group_size, said["expert_alignment"]
-        counts = _counts(experts, local)
-        aligned = -(-counts // to) * to
+        aligned: Any = utils.align(counts, to)
         starts = aligned.cumsum(0) - aligned
         rows = n if sync else self.group_size * most
-        places = int(aligned.sum()) if sync else -(-(rows * min(k, local) + (to - 1) * local) // to) * to
+        places = int(aligned.sum()) if sync else utils.align(rows * min(k, local) + (to - 1) * local, to)
         where, source = unfilled((rows, 2 + k), torch.int32), torch.arange(self.group_size).repeat_interleave(from_rank)
         where[:n, 0] = source * most + to_torch(got["token"])
         where[:n, 1] = source * k + torch.where(experts >= 0, torch.arange(k), -1).amax(1)
@@ -220,11 +221,6 @@ def combine_bytes(places: int, most: int, hidden: int, top_k: int) -> int:
 def _counts(experts: torch.Tensor, local: int) -> torch.Tensor:
     """[local] choices of each expert here."""
     return torch.bincount(experts[experts >= 0].long(), minlength=local)
-
-
-def _aligned(experts: torch.Tensor, sizes: dict[str, Any]) -> torch.Tensor:
-    """Rows of each expert, with padding."""
-    return -(-_counts(experts, sizes["local_experts"]) // sizes["expert_alignment"]) * sizes["expert_alignment"]
 
 
 def _an_expert_twice(choices: Any) -> bool:
