@@ -46,7 +46,7 @@ COLUMNS = ("planted", "what is wrong", "programs", "order", "first contradiction
 MOST, SEED, NOT_RUN = 20_000, 0, "not run"
 DRAWN, MOST_LOOSE = 200, 1_000
 """Schedules of each program that the model judges too, and programs."""
-BY_ENDS, BY_MODEL = "--hunt-ends", "--hunt-model"
+BY_VERDICTS, BY_ENDS, BY_MODEL = "--hunt", "--hunt-ends", "--hunt-model"
 WORD = cs.HEADER
 """Word of the copy's checker state that says which mistake is made; the package's has one word less."""
 SWITCH = "XCCL_EMU_PLANTED"
@@ -572,14 +572,18 @@ def hunt(seed: int, programs: range, mistakes: Sequence[int]) -> Iterator[tuple[
             return
 
 
-HUNTS = {"--hunt": hunt, BY_ENDS: hunt_ends, BY_MODEL: hunt_model}
+HUNTS = {
+    BY_VERDICTS: (hunt, "judge", MOST), BY_ENDS: (hunt_ends, "judge-ends", PAIRS),
+    BY_MODEL: (hunt_model, "judge-model", MOST_LOOSE),
+}  # fmt: skip
+"""By the word that asks for it: a hunt, the mark of its table, and how many programs at most."""
 
 
 # ---- in the process that was started
 
 
 def found(
-    folder: Path, seed: int, programs: range, mistakes: Sequence[int], how: str = "--hunt"
+    folder: Path, seed: int, programs: range, mistakes: Sequence[int], how: str = BY_VERDICTS
 ) -> dict[int, tuple[str, ...]]:
     """Programs, order and contradiction of the first one that any of the processes found, by mistake."""
     environ = {"XCCL_EMU_CACHE_DIR": str(folder)} | os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
@@ -635,7 +639,7 @@ def main(words: Sequence[str]) -> None:
         end_with(os.getppid())
         seed, first, end, step = map(int, words[1:5])
         programs, mistakes = range(first, end, step), [int(one) for one in words[5].split(",")]
-        for program, number, wrong in HUNTS[words[0]](seed, programs, mistakes):
+        for program, number, wrong in HUNTS[words[0]][0](seed, programs, mistakes):
             print(program, number, wrong.order, wrong.kind, sep="\t", flush=True)
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -650,9 +654,8 @@ def main(words: Sequence[str]) -> None:
         n for n, mistake in enumerate(MISTAKES, 1)
         if mistake.name in asked.names or not (asked.names or (asked.model and not mistake.is_of_monitor))
     ]  # fmt: skip
-    how, mark, most = ("--hunt", "judge", MOST)
-    if asked.ends or asked.model:
-        how, mark, most = (BY_ENDS, "judge-ends", PAIRS) if asked.ends else (BY_MODEL, "judge-model", MOST_LOOSE)
+    how = BY_ENDS if asked.ends else BY_MODEL if asked.model else BY_VERDICTS
+    _, mark, most = HUNTS[how]
     most = asked.programs or most
     with tempfile.TemporaryDirectory() as folder:
         planted(Path(folder))

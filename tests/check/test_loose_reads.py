@@ -153,19 +153,6 @@ def test_what_was_not_acquired_is_not_passed_on() -> None:
 
 
 @kernel
-def mark(word, flag, other):
-    """A flag alone."""
-    yield lang.store(flag, 1)
-
-
-@kernel
-def pass_by(word, flag, other):
-    """Another flag says that this one was there, and no more."""
-    yield lang.poll_eq(flag, 1, order="no-acquire")
-    yield lang.store(other, 1)
-
-
-@kernel
 def overwrite_unseen(word, flag, other):
     """The first flag is overwritten by who has seen the other one."""
     yield lang.poll_eq(other, 1, order="no-acquire")
@@ -193,7 +180,7 @@ def test_what_another_core_has_seen_excuses_nobody(apart: int) -> None:
     for last in (overwrite_unseen, overwrite_seen):
         pod = make_pod(cores=32)
         places = {name: pod.spec.managed_start + at for name, at in WORDS.items()}
-        who = {0: mark, 1: pass_by, 1 + apart: last}
+        who = {0: give, 1: pass_on, 1 + apart: last}
         sides = [(each, core // 32, core % 32, places) for core, each in who.items()]
         for die in range(2):
             pod.launch(stay_out, die, [core for core in range(32) if 32 * die + core not in who], {}, [])
