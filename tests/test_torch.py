@@ -91,7 +91,7 @@ def test_ranks_call_together(pair: list[Rank], hooked: bool) -> None:
 
 
 def test_normal_mode(pair: list[Rank]) -> None:
-    """A token goes once to each rank, with its weights there; what ranks return is added, other weights too."""
+    """A token goes once to each rank, with its weights; what ranks return is added, other weights and a rank's bias."""
     shape = {"hidden": 32, "top_k": 2, "tokens_max": 2, "local_experts": 1}
 
     def rows(rank: Rank) -> bool:
@@ -101,9 +101,12 @@ def test_normal_mode(pair: list[Rank]) -> None:
         assert len(got["x"]) == 3
         assert got["weights"].sum() == 2 * (1 + rank.rank) + 3
         back = {"y": got["x"].copy(), "weights": np.full((3, 2), 0.1 + rank.rank, np.float32)}
+        bias = np.full((1, 2, 32), rank.rank, x.dtype)
+        back |= {"bias": bias} if rank.rank else {}
         for weighed in (True, False):
             got = rank.call("combine_rows", back, handle=said["handle"])[1]
-            assert np.array_equal(got["out"].astype(np.float32), x.astype(np.float32) * [[2], [1]])
+            sums = bias[0].astype(np.float32) + x.astype(np.float32) + x * np.array([[1], [0]], np.float32)
+            assert np.array_equal(got["out"], sums.astype(x.dtype))
             assert ("weights" in got) == weighed
             if weighed:
                 given = np.float32(0.1), np.float32(1.1)

@@ -64,13 +64,13 @@ def third(rank: Rank) -> Any:
     return rank.call("combine", back, handle=said["handle"])
 
 
-def normal(change: Callable[[Any], Any], *weights: Any) -> Callable[[Rank], Any]:
-    """Dispatch rows, then combine with rows that are changed, and with weights of each rank that are not None."""
+def normal(change: Callable[[Any], Any], *weights: Any, **more: Any) -> Callable[[Rank], Any]:
+    """Dispatch rows, then combine with rows that are changed, with weights of each rank that are not None, and more."""
 
     def call(rank: Rank) -> Any:
         sent = tokens(rank.rank) | {"weights": np.ones((2, 1), np.float32)}
         said, got = rank.call("dispatch_rows", sent, shape=NORMAL)
-        back = {"y": change(got["x"]).copy()}
+        back = {"y": change(got["x"]).copy(), **more}
         if weights and weights[rank.rank] is not None:
             back["weights"] = weights[rank.rank]
         return rank.call("combine_rows", back, handle=said["handle"])
@@ -94,6 +94,13 @@ MISTAKES = {
     "weights in FP64 in normal mode": (normal(lambda y: y, *[np.ones((2, 1))] * 2), "weights is [2, 1] float64"),
     "weights of one rank in normal mode": (
         normal(lambda y: y, np.ones((2, 1), np.float32), None), "weights: must come from all 2 ranks, or none"
+    ),
+    "a bias of one token": (
+        normal(lambda y: y, bias=np.zeros((1, 1, 32), ml_dtypes.bfloat16)),
+        "bias is [1, 1, 32] bfloat16; it must be [biases=1, tokens=2, hidden=32] bfloat16",
+    ),
+    "three biases": (
+        normal(lambda y: y, bias=np.zeros((3, 2, 32), ml_dtypes.bfloat16)), "must be up to 2 of [2, 32] bfloat16"
     ),
     "statistics of another length": (
         lambda rank: rank.call("dispatch", tokens(rank.rank) | {"stats": np.zeros(2, np.int32)}, shape=SHAPE),

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from deep_ep.utils import refs
 from deep_ep.utils.envs import init_dist
 from deep_ep.utils.gate import get_unbalanced_scores
-from deep_ep.utils.math import calc_diff, per_token_cast_to_fp8
+from deep_ep.utils.math import per_token_cast_to_fp8
 from deep_ep.utils.testing import bench_kineto
 
 from xccl_emu.base.errors import ConfigError
@@ -168,14 +168,18 @@ def check_experts(group: Any) -> None:
         assert (rows.view(torch.uint8) != 0).any(1).sum() <= (slots >= 0).sum()
         y = refs.generate_pre_combine_data(number, 6, 3, 128).masked_fill(want_idx[:, :, None] < 0, 0)
         mine = refs.generate_pre_combine_data(rank * 6 + torch.arange(tokens), 6, 3, 128)
-        sums = refs.combine(mine.masked_fill(topk_idx[:, :, None] < 0, 0), topk_idx, 1, RANKS, 6, None, True, False)
-        out, back, _ = buffer.combine(refs.ordered_accumulate(y), handle, topk_weights=came)
-        assert calc_diff(out, sums) < 1e-5  # ranks are added in another order
-        assert torch.equal(back, weights)
+        mine.masked_fill_(topk_idx[:, :, None] < 0, 0)
         spread = torch.zeros((len(rows), 128), dtype=torch.bfloat16)
         spread[slots[slots >= 0]] = y[slots >= 0]
-        assert torch.equal(buffer.combine(spread, other, topk_weights=theirs)[0], out)
-        refused("bias=True: no kernel here adds one", buffer.combine, refs.ordered_accumulate(y), handle, bias=out)
+        first, second = (drawn(7 + i + rank, tokens, 128) for i in range(2))
+        for bias in (None, first, (first, second)):
+            sums = refs.combine(mine, topk_idx, 1, RANKS, 6, bias, True, False)
+            out, back, _ = buffer.combine(refs.ordered_accumulate(y), handle, topk_weights=came, bias=bias)
+            assert torch.equal(out, sums)
+            assert torch.equal(back, weights)
+            assert torch.equal(buffer.combine(spread, other, topk_weights=theirs, bias=bias)[0], out)
+        refused("bias='1 tensors': must be a tensor or two", buffer.combine, spread, other, bias=(first,))
+        refused(r"bias_0 is \[1, 128\] bfloat16; it must be", buffer.combine, spread, other, bias=first[:1])
         refused("must have as_in_handle", buffer.dispatch, x, handle=handle, num_experts=12)
         refused("not do_zero_padding or do_expand", buffer.dispatch, x, **given, do_zero_padding=True)
     twice = torch.zeros((tokens, 2), dtype=torch.int64)

@@ -1,6 +1,6 @@
 """A script in the style of DeepEP's users: normal mode, with choices and without, from a handle, in BF16 and FP8.
 
-Weights that combine is given are not those that came.
+Weights that combine is given are not those that came; it adds none, one and two biases.
 """
 
 import deep_ep
@@ -36,6 +36,14 @@ def work(rank: int) -> None:
             out, out_weights, _ = buffer.combine(rows, handle, topk_weights=given)
             sums = weights + (in_rank * torch.arange(1, size + 1)).sum(1, keepdim=True)
             assert calc_diff(out, x * in_rank.sum(1, keepdim=True)) < (1e-3 if isinstance(recv, tuple) else 5e-6)
+            bias = [torch.randn((tokens, HIDDEN), dtype=torch.bfloat16, device="cuda") for _ in range(2)]
+            mine = per_token_cast_back(*data) if isinstance(data, tuple) else data
+            for begin in (bias[0], tuple(bias)):
+                total = sum(each.float() for each in (begin if isinstance(begin, tuple) else (begin,)))
+                for home in range(size):
+                    total += torch.where(in_rank[:, home, None], mine, 0)
+                out = buffer.combine(rows, handle, topk_weights=given, bias=begin)[0]
+                assert torch.equal(out, total.bfloat16())
             assert not chosen or (recv_idx.max() == EXPERTS // RANKS - 1 and torch.allclose(out_weights, sums))
     print(f"rank {rank} passed", flush=True)
     dist.barrier()

@@ -2,7 +2,8 @@
 
 Steps, in numbers of dispatch: 3 put rows into the ring at their home, 4 announce how many are in, 6 take them out, by
 token and rank, 7 report how many places are free, 8 add up what came for a token, in FP32 by rank, and round once.
-Where weights come back, the route of a row follows it through all that, and weights are added likewise, unrounded.
+A sum begins with the biases of its token.  Where weights come back, the route of a row follows it through all that, and
+weights are added likewise, unrounded.
 
 All begin with rank 0, as homes and as what homes wait for: so sums do not depend on who is first, and a rank is never
 waited for by one that it waits for.
@@ -23,7 +24,7 @@ from xccl_emu.kernels.deepep.normal_dispatch import (
     tell_rows,
     tell_taken,
 )
-from xccl_emu.kernels.deepep.parameters import Rings
+from xccl_emu.kernels.deepep.parameters import Rings, Sums
 from xccl_emu.kernels.experts.counts import INDEX_BYTES
 from xccl_emu.kernels.experts.parameters import Buffers, Group
 from xccl_emu.kernels.experts.sums import LOADS, add_contribution, drain_sums, write_sum
@@ -90,16 +91,37 @@ def take_back(rank, channel, first, last, call, back, c: Group, r: Rings):
     yield xl.quiet(step=6, sync="parts written")
 
 
-def sum_parts(rank, first, last, back, c: Group, b: Buffers, r: Rings):
+def rank_of_choice(i, k, c: Group, r: Rings):
+    """Step 8: the rank of a token's choice ``k``, or -1 if it is masked or the rank has a later one."""
+    d = -1
+    for j in range(k, c.top_k):
+        slot = yield xl.ub_load(r.choices + i * INDEX_BYTES + 4 * j, step=8)
+        if j == k and slot >= 0:
+            d = slot // c.n_local
+        elif slot >= 0 and slot // c.n_local == d:
+            d = -1
+    return d
+
+
+def sum_parts(rank, first, last, c: Group, b: Buffers, r: Rings, s: Sums):
     """Step 8: the sums of the channel's tokens."""
     parts = r.parts + rank * c.die_bytes
-    part = 2 * c.hidden + back
+    part = 2 * c.hidden + s.back
     added = 0
     for t in range(first, last):
         yield xl.v_fill(r.work, 4 * c.hidden, step=8)
+        for i in range(s.biases):
+            yield from add_contribution(s.bias + (t * s.biases + i) * 2 * c.hidden, r.work, added, 0, ONE, c, 8)
+            added = added + 1
         ranks = yield xl.ub_load(r.marks + 4 * (t - first), step=8)
-        for d in range(c.n_ranks):
-            if ranks >> d & 1:
+        turns = c.n_ranks
+        if s.by_choice:
+            turns = c.top_k
+        for i in range(turns):
+            d = i
+            if s.by_choice:
+                d = yield from rank_of_choice(t - first, i, c, r)
+            if d >= 0 and ranks >> d & 1:
                 yield from add_contribution(parts + (t * c.n_ranks + d) * part, r.work, added, 0, ONE, c, 8)
                 added = added + 1
         yield from write_sum(t, first, r.work, c, b, 8)
@@ -126,19 +148,19 @@ def sum_weights(rank, first, last, back, c: Group, b: Buffers, r: Rings):
         yield from hand_over(xl.MTU_OUT, xl.VECTOR, 0, "sum left", step=8)
 
 
-def combine_parts(rank, core, tokens, call, back, c: Group, b: Buffers, r: Rings):
-    """A combine on one core: of a pair the first one sends, the second one receives; ``back`` bytes follow a row."""
+def combine_parts(rank, core, tokens, call, c: Group, b: Buffers, r: Rings, s: Sums):
+    """A combine on one core: of a pair the first one sends, the second one receives."""
     channel = core // 2
     first = tokens * channel // (c.cores // 2)
     last = tokens * (channel + 1) // (c.cores // 2)
     if core % 2 == 0:
-        yield from send_back(rank, channel, call, back, c, b, r)
+        yield from send_back(rank, channel, call, s.back, c, b, r)
     else:
         yield from mark_ranks(first, last, c, b, r)
-        yield from take_back(rank, channel, first, last, call, back, c, r)
-        yield from sum_parts(rank, first, last, back, c, b, r)
-        if back > 0:
-            yield from sum_weights(rank, first, last, back, c, b, r)
+        yield from take_back(rank, channel, first, last, call, s.back, c, r)
+        yield from sum_parts(rank, first, last, c, b, r, s)
+        if s.back > 0:
+            yield from sum_weights(rank, first, last, s.back, c, b, r)
 
 
 class _NormalCombineBuffers(Buffers):
@@ -148,7 +170,7 @@ class _NormalCombineBuffers(Buffers):
     out: xl.Writes
 
 
-class _WeighedCombineBuffers(_NormalCombineBuffers):
+class _WholeCombineBuffers(_NormalCombineBuffers):
     route: xl.Reads
     weights: xl.Writes
 
@@ -160,10 +182,10 @@ class _CombineRings(Rings):
 @xl.kernel
 def normal_combine(rank, core, tokens, call, c: Group, b: _NormalCombineBuffers, r: _CombineRings):
     """A combine on one core, likewise."""
-    yield from combine_parts(rank, core, tokens, call, 0, c, b, r)
+    yield from combine_parts(rank, core, tokens, call, c, b, r, Sums())
 
 
 @xl.kernel
-def weighed_combine(rank, core, tokens, call, c: Group, b: _WeighedCombineBuffers, r: _CombineRings):
-    """The same where weights come back, which the routes of the rows hold."""
-    yield from combine_parts(rank, core, tokens, call, r.route_bytes, c, b, r)
+def whole_combine(rank, core, tokens, call, c: Group, b: _WholeCombineBuffers, r: _CombineRings, s: Sums):
+    """The same with all that a combine may add, or in another order; where no weights come back routes are not read."""
+    yield from combine_parts(rank, core, tokens, call, c, b, r, s)

@@ -50,3 +50,16 @@ class Rings(NamedTuple):
     marks: int
     counts: int
     work: int
+
+
+class Sums(NamedTuple):
+    """What a combine of normal mode adds up besides rows, and in which order."""
+
+    back: int = 0
+    """Bytes that come back after a row, its route, if its weights do; else 0."""
+    bias: xl.Reads = 0
+    """Rows that the sums of a rank's own tokens begin with, token by token."""
+    biases: int = 0
+    """Such rows of a token."""
+    by_choice: int = 0
+    """Whether what ranks return is added in order of the last choice of each, in place of that of the ranks."""

@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ConfigError
-from xccl_emu.kernels.deepep.normal_combine import normal_combine, weighed_combine
+from xccl_emu.kernels.deepep.normal_combine import normal_combine, whole_combine
 from xccl_emu.kernels.deepep.normal_dispatch import CALL_ROWS, normal_dispatch
-from xccl_emu.kernels.deepep.parameters import Rings
+from xccl_emu.kernels.deepep.parameters import Rings, Sums
 from xccl_emu.kernels.experts.counts import FIELD_BYTES, INDEX_BYTES
 from xccl_emu.kernels.experts.sums import sum_bytes
 from xccl_emu.kernels.group import align
-from xccl_emu.protocols.communicator import Progress
+from xccl_emu.machine.pod import Pod
+from xccl_emu.protocols.communicator import Progress, allocate_on
 from xccl_emu.protocols.deepep.session import DeepEpConfig
 from xccl_emu.protocols.experts.group import COMBINED, DISPATCHED, Args, ExpertGroup, Phase, PhaseOfRound
 from xccl_emu.protocols.experts.layout import COMBINE, DISPATCH, GroupLayout
@@ -35,7 +36,7 @@ class NormalConfig(DeepEpConfig):
 
     RANGES: ClassVar[Mapping[str, tuple[int, int]]] = {
         **DeepEpConfig.RANGES, "n_ranks": (2, 32), "places": (1, 1 << 10), "chunk": (1, 1 << 10),
-        "tokens_max": (1, CALL_ROWS - 1),
+        "tokens_max": (1, CALL_ROWS - 1), "biases": (0, 16),
     }  # fmt: skip
     _: KW_ONLY
     quantized: bool = False
@@ -46,6 +47,10 @@ class NormalConfig(DeepEpConfig):
     """Rows that are announced, and whose places are given back, at once."""
     weighed: bool = False
     """Whether there is room for weights that come back with the rows."""
+    biases: int = 0
+    """Rows for each token that there is room for, to be added to what comes back."""
+    by_choice: bool = False
+    """Whether what comes back is added in order of the last choice of each rank, in place of that of the ranks."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -146,8 +151,18 @@ class NormalMode(ExpertGroup[NormalConfig]):
     combines = Phase(COMBINE, normal_combine)
     kind = NormalConfig
     lays_out = NormalLayout
-    weighed_combines = Phase(COMBINE, weighed_combine)
+    whole_combines = Phase(COMBINE, whole_combine)
     layout: NormalLayout
+
+    def __init__(self, pod: Pod, config: NormalConfig | None = None, **more: Any) -> None:
+        super().__init__(pod, config, **more)
+        c = self.config
+        self._sums = [Sums()] * c.n_ranks
+        """[rank] What the next combine adds up."""
+        if c.biases:
+            room = {"bias": c.biases * c.tokens_max * c.row_bytes}
+            for own, bias in zip(self.buffers, allocate_on(pod, self.layout.dies, room), strict=True):
+                own |= bias
 
     def steps(self, rounds: int) -> Iterator[PhaseOfRound]:
         """Dispatch and combine; the rows that go back are there."""
@@ -171,23 +186,56 @@ class NormalMode(ExpertGroup[NormalConfig]):
         return [self.arrived(rank) for rank in range(self.config.n_ranks)]
 
     def combine_rows(
-        self, weights: Sequence[NDArray[np.float32]] | None = None, progress: Progress | None = None
-    ) -> list[NDArray[Any]]:
+        self, weights: Sequence[NDArray[np.float32]] | None = None, bias: Sequence[NDArray[Any]] | None = None,
+        progress: Progress | None = None,
+    ) -> list[NDArray[Any]]:  # fmt: skip
         """Bring back the rows in `expert_output`, and add them up for each token of the last dispatch.
 
         weights: for each rank [rows, top_k] float32 that are brought back and added up too, see `weights`.
+        bias: for each rank [biases, T, hidden] of the group's type, which the sums of its tokens begin with, or none.
 
         Returns for each rank [T, hidden] of the group's type: views, valid until the next combine.
-        Raises ConfigError, before anything moves, if nothing was dispatched, or for weights of another shape or type,
-        or where the group is not ``weighed``.
+        Raises ConfigError, before anything moves, if nothing was dispatched, for weights or biases of another shape or
+        type, for weights where the group is not ``weighed``, or more ``biases`` than it has room for.
         """
-        phase = self.combines if weights is None else self.weighed_combines
+        c = self.config
+        biases = self._per_rank("bias", [()] * c.n_ranks if bias is None else bias)
+        whole = c.by_choice or weights is not None or any(map(len, biases))
+        phase = self.whole_combines if whole else self.combines
         self.check_ready(phase.kernel)
         self._check_stage("combine_rows", DISPATCHED)
+        self._check_biases(biases)
         if weights is not None:
             self._fill_returned(self._per_rank("weights", weights))
+        back = 0 if weights is None else c.route_bytes
+        self._sums = [self._begun_with(rank, each, back) for rank, each in enumerate(biases)]
         self._run(PhaseOfRound(phase, 0), COMBINED, progress)
-        return [self.output(rank) for rank in range(self.config.n_ranks)]
+        return [self.output(rank) for rank in range(c.n_ranks)]
+
+    def _check_biases(self, biases: Sequence[NDArray[Any]]) -> None:
+        """Raises ConfigError for biases of another shape or type, or more than there is room for."""
+        c = self.config
+        for rank, given in enumerate(biases):
+            shape = self.n_tokens(rank), c.hidden
+            fits = given.shape[1:] == shape and given.dtype == c.numpy_dtype() and len(given) <= c.biases
+            if len(given) and not fits:
+                has = f"{list(given.shape)} {given.dtype}"
+                must = f"must be up to {c.biases} of {list(shape)} {np.dtype(c.numpy_dtype()).name}"
+                raise ConfigError(f"bias of rank {rank}", has, must)
+
+    def _begun_with(self, rank: int, given: NDArray[Any], back: int) -> Sums:
+        """Put the biases of a rank there, token by token; what its kernels add up."""
+        c, n = self.config, len(given)
+        sums = Sums(back, by_choice=int(c.by_choice))
+        if not n:
+            return sums
+        own = self.buffers[rank]["bias"]
+        rows = self.pod.payload(own, c.numpy_dtype(), (-1, c.hidden))[: n * given.shape[1]]
+        self.pod.fill_payload(rows, given.swapaxes(0, 1).reshape(rows.shape))
+        return sums._replace(bias=own.address, biases=n)
+
+    def _args(self, rank: int, step: PhaseOfRound, places: Args) -> Args:
+        return super()._args(rank, step, {**places, "s": self._sums[rank]})
 
     def arrived(self, rank: int, number: int = 0) -> Arrived:
         """Return what dispatch brought to a rank; ConfigError if nothing was dispatched."""

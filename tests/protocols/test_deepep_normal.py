@@ -64,9 +64,13 @@ class Round:
             np.testing.assert_array_equal(got.counts.sum(axis=1), np.bincount(rows.source, minlength=c.n_ranks))
             group.expert_output(rank)[:] = returned[rank]
         others = [rng.standard_normal(rows.weights.shape).astype(np.float32) for rows in want]
-        for back in (others, None) if c.weighed else (None, None):
-            for rank, out in enumerate(group.combine_rows(back)):
-                sums = oracle.sums_of(want, returned, rank, self.lengths[rank])
+        numbers = rng.integers(0, c.biases + 1, c.n_ranks)
+        drawn = [self._rows(rng, m * n).reshape(m, n, c.hidden) for m, n in zip(numbers, self.lengths, strict=True)]
+        begun = drawn if c.biases else None
+        for back, bias in ((others if c.weighed else None, begun), (None, None)):
+            for rank, out in enumerate(group.combine_rows(back, bias)):
+                first = () if bias is None else bias[rank]
+                sums = oracle.sums_of(want, returned, rank, self.lengths[rank], first, c.by_choice)
                 assert_same_bits(f"output of rank {rank}", out, sums)
                 if back is not None:
                     sums = oracle.sums_of(want, back, rank, self.lengths[rank])
@@ -100,6 +104,8 @@ def test_rounds_give_what_the_oracle_gives(data: st.DataObject) -> None:
         chunk=data.draw(st.integers(1, places)),
         opaque_bytes=32 * data.draw(st.integers(0, 5)),
         weighed=data.draw(st.booleans()),
+        biases=data.draw(st.integers(0, 3)),
+        by_choice=data.draw(st.booleans()),
         repeats=data.draw(st.booleans()),
     )
     options = {"order": data.draw(st.sampled_from(ORDERS)), "policy": data.draw(st.sampled_from(POLICIES))}
@@ -112,14 +118,14 @@ def test_rounds_give_what_the_oracle_gives(data: st.DataObject) -> None:
 @pytest.mark.nojit
 def test_a_round_without_the_jit() -> None:
     """The same kernels in plain Python."""
-    config = replace(SMALL, n_ranks=2, cores=2, hidden=32, top_k=2, weighed=True)
+    config = replace(SMALL, n_ranks=2, cores=2, hidden=32, top_k=2, weighed=True, biases=2, by_choice=True)
     Round(config, (3, 2), 1).check(group_of(config, order="relaxed", policy="random"))
 
 
 @pytest.mark.parametrize("weighed", [False, True])
 def test_rounds_under_watch(tmp_path: Path, weighed: bool) -> None:
-    """Poisoned, judged alone and together with the calls before: nothing goes wrong, weights that come back or not."""
-    config = replace(SMALL, n_ranks=2, cores=2, weighed=weighed)
+    """Poisoned, judged alone and together with the calls before: nothing goes wrong, with what may be added or not."""
+    config = replace(SMALL, n_ranks=2, cores=2, weighed=weighed, biases=2 * weighed, by_choice=weighed)
     group = group_of(config, order="relaxed", policy=Watched(schedules=3, together=2, witnesses=tmp_path))
     for seed in range(2):
         Round(config, (3, 5), seed).check(group)
@@ -169,6 +175,13 @@ def test_calls_of_other_modes_are_refused() -> None:
     refused(group.pod, partial(group.combine_rows, [np.zeros((9, 3), np.float32), *rows[1:]]), many)
     rows[1] = rows[1].astype(float)
     refused(group.pod, partial(group.combine_rows, rows), r"weights of rank 1=.\[\d, 3\] float64")
+    bias = [np.zeros((1, n, 64), tokens[0].dtype) for n in (1, 2, 0)]
+    refused(group.pod, partial(group.combine_rows, None, bias), r"bias of rank 0=.\[1, 1, 64\] .*: must be up to 0 of")
+    group = group_of(replace(SMALL, biases=1))
+    group.dispatch_rows(tokens, topk, weights)
+    for wrong in (np.repeat(bias[1], 2, 0), bias[0], bias[1][..., :32], bias[1].astype(float)):
+        what = r"bias of rank 1=.*: must be up to 1 of \[2, 64\] bfloat16"
+        refused(group.pod, partial(group.combine_rows, None, [bias[0], wrong, bias[2]]), what)
     with pytest.raises(ConfigError, match="topk: must be"):
         layout_of(np.full((1, 1), 6), 3, 2)
 
@@ -183,7 +196,7 @@ NEEDED = sorted(
 def test_each_synchronization_is_found_in_equal_calls(name: str, tmp_path: Path) -> None:
     """Whichever is switched off, three equal rounds raise, or give wrong bits, for one of 20 seeds; what orders a call
     and the next when they are judged together."""
-    config = replace(SMALL, n_ranks=2, cores=2, places=1, top_k=2, tokens_max=6, weighed=True)
+    config = replace(SMALL, n_ranks=2, cores=2, places=1, top_k=2, tokens_max=6, weighed=True, biases=2)
     for seed in range(20):
         watched = Watched(seed=seed, schedules=6, witnesses=tmp_path, together=1 + (name == "ring empty"))
         group = group_of(config, order="relaxed", policy=watched, without=[name])

@@ -45,12 +45,22 @@ def rows_of(tokens: Arrays, topk: Arrays, weights: Arrays, rank: int, local_expe
     )
 
 
-def sums_of(received: Sequence[NormalRows], returned: Arrays, source: int, n_tokens: int) -> NDArray[Any]:
-    """[T, hidden] what a source has in the end: for each token the rows that ranks return, added in FP32 from +0 on, in
-    order of the ranks, and rounded once; FP32, such as weights, is not."""
+def sums_of(
+    received: Sequence[NormalRows], returned: Arrays, source: int, n_tokens: int, biases: Arrays = (),
+    by_choice: bool = False,
+) -> NDArray[Any]:  # fmt: skip
+    """[T, hidden] what a source has in the end: for each token its biases [T, hidden] and then the rows that ranks
+    return, in order of the ranks or of the last choice of each, added in FP32 from +0 on and rounded once; FP32, such
+    as weights, is not."""
     acc = np.zeros((n_tokens, returned[0].shape[1]), np.float32)
-    for rows, back in zip(received, returned, strict=True):
-        for i in np.flatnonzero(rows.source == source):
-            with np.errstate(over="ignore", invalid="ignore"):
-                acc[rows.token[i]] += back[i].astype(np.float32)
+    places = [
+        (int(np.flatnonzero(rows.experts[i] >= 0)[-1]) if by_choice else rank, rank, i)
+        for rank, rows in enumerate(received)
+        for i in np.flatnonzero(rows.source == source)
+    ]
+    with np.errstate(over="ignore", invalid="ignore"):
+        for each in biases:
+            acc += each.astype(np.float32)
+        for _, rank, i in sorted(places):
+            acc[received[rank].token[i]] += returned[rank][i].astype(np.float32)
     return acc if returned[0].dtype == np.float32 else round_to(acc, returned[0].dtype)

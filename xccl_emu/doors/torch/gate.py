@@ -109,11 +109,12 @@ _Y = Row("y", ("rows", "hidden"), "row_dtype", gaps=True)
 _TOPK = Row("topk", ("tokens", "top_k"), "int32", gaps=True)
 _WEIGHTS = Row("weights", ("tokens", "top_k"), "float32", gaps=True)
 _ROW_WEIGHTS = Row("weights", ("rows", "top_k"), "float32", optional=True, gaps=True)
+_BIAS = Row("bias", ("biases", "tokens", "hidden"), "row_dtype", optional=True, gaps=True)
 _STATS = Row("stats", ("local_experts",), "int32", optional=True, gaps=True)
 SERVED = {
     "dispatch": Form((_X, _TOPK, _STATS)), "dispatch_send": Form((_X, _TOPK)), "dispatch_recv": Form((_STATS,)),
     "combine": Form((_Y, _TOPK, _WEIGHTS)), "combine_send": Form((_Y, _TOPK, _WEIGHTS)), "combine_recv": Form(()),
-    "dispatch_rows": Form((_X, _TOPK, _WEIGHTS)), "combine_rows": Form((_Y, _ROW_WEIGHTS)),
+    "dispatch_rows": Form((_X, _TOPK, _WEIGHTS)), "combine_rows": Form((_Y, _ROW_WEIGHTS, _BIAS)),
     "dispatch_fused": Form((_X, _TOPK)), "combine_fused": Form((_Y, _TOPK, _WEIGHTS)), "clean": Form(()),
     "agree": Form((Row("numbers", ("n",), "int64"),)), "barrier": Form(()),
     "gather": Form((Row("x", ("nbytes",), "uint8"),)),

@@ -39,6 +39,8 @@ _TABLES_BYTES = 1 << 16
 """Room for tables of launches, where several calls are judged together."""
 _HANDLES_MOST = 1 << 12
 """Dispatches of a group that are remembered."""
+_BIASES = 2
+"""Rows for each token that a sum may begin with, in normal mode."""
 
 
 @dataclass(frozen=True)
@@ -121,9 +123,10 @@ def _kind(config: EpConfig) -> Any:
 
 
 def _written_bytes(config: EpConfig) -> int:
-    """Return what the host of a rank writes for a call at most: tokens with tables of choices and weights, or rows."""
+    """Return what the host of a rank writes for a call at most: tokens with tables of choices and weights, or rows
+    and biases."""
     tokens = config.tokens_max * (max(config.row_bytes, config.payload_bytes) + 2 * INDEX_BYTES)
-    return max(tokens, config.rows_max * config.row_bytes)
+    return max(tokens, (config.rows_max + _BIASES * config.tokens_max) * config.row_bytes)
 
 
 class Session(PodSession):
@@ -250,9 +253,9 @@ class ServedGroup:
         return self.drawn_before + sum(session.drawn() for session in self.sessions.values())
 
     def _look(
-        self, call: str, session: Session, asked: Each, absent: Collection[int], rows: Sequence[int] = ()
+        self, call: str, session: Session, asked: Each, absent: Collection[int], held: Sequence[dict[str, int]] = ()
     ) -> None:  # fmt: skip
-        """Raises ConfigError unless each rank's arrays are as the call's row has them; rows: of each rank's experts."""
+        """Raises ConfigError unless each rank's arrays are as the call's row has them; held: sizes of each rank's."""
         c = session.group.config
         sizes = {
             "columns": c.opaque_bytes or c.hidden, "token_dtype": np.dtype(c.token_dtype()).name, "hidden": c.hidden,
@@ -260,7 +263,7 @@ class ServedGroup:
         }  # fmt: skip
         for rank, (_, arrays) in enumerate(asked):
             if rank not in absent:
-                SERVED[call].check(f"{call} of rank {rank}", arrays, {**sizes, "rows": rows[rank]} if rows else sizes)
+                SERVED[call].check(f"{call} of rank {rank}", arrays, {**sizes, **held[rank]} if held else sizes)
 
     def _without(self, absent: Collection[int], call: str, asked: Each) -> Each:
         """Return what is asked, for kernels that know nothing of absent ranks."""
@@ -330,7 +333,7 @@ class ServedGroup:
             if group.config.opaque_bytes:  # nothing else is of the type of what comes back
                 group.config = replace(group.config, dtype=said.get("dtype", "bf16"))
             places = [group.expert_output(rank, handle.place) for rank in range(self.size)]
-            self._look(call, session, asked, absent, [len(place) for place in places])
+            self._look(call, session, asked, absent, [{"rows": len(place)} for place in places])
             asked = self._without(absent, call, asked)
             for place, (_, arrays) in zip(places, asked, strict=True):
                 if "y" in arrays:  # else of an absent rank, and nobody's choices name what it sends
@@ -362,7 +365,8 @@ class ServedGroup:
         given = [arrays["weights"] for _, arrays in asked if "weights" in arrays]
         if len(given) not in (0, self.size):
             raise ConfigError(f"weights: must come from all {self.size} ranks, or none")
-        answers = [{"out": out} for out in session.group.combine_rows(given or None)]
+        bias = [arrays.get("bias", ()) for _, arrays in asked]
+        answers = [{"out": out} for out in session.group.combine_rows(given or None, bias)]
         for rank, answer in enumerate(answers if given else ()):
             answer["weights"] = session.group.weights(rank)
         return self._answers(number, session, answers)
@@ -375,7 +379,9 @@ class ServedGroup:
             raise ConfigError("handle", number, "is of another mode than this combine")
         self._check_held(number, made, session, most=1)
         places = [session.group.expert_output(rank) for rank in range(self.size)]
-        self._look(call, session, asked, (), [len(place) for place in places])
+        sent = map(session.group.n_tokens, range(self.size))
+        held = [{"rows": len(place), "tokens": n} for place, n in zip(places, sent, strict=True)]
+        self._look(call, session, asked, (), held)
         for place, (_, arrays) in zip(places, asked, strict=True):
             place[:] = arrays["y"]
         return number, session
@@ -420,7 +426,7 @@ class ServedGroup:
         """The session of a shape; of others, those that were used longest ago are given back where memory is short."""
         own: dict[str, Any] = {"n_ranks": self.size, "cores": self.settings.cores}
         if kind is NormalConfig:
-            own |= {"cores": own["cores"] + own["cores"] % 2, "weighed": True, "repeats": True}
+            own |= {"cores": own["cores"] + own["cores"] % 2, "weighed": True, "repeats": True, "biases": _BIASES}
         strange = shape.keys() - {each.name for each in fields(kind)} | shape.keys() & {*own, "first_die"}
         if strange:
             raise ConfigError(f"shape: {min(strange)}: a shape has no such size")

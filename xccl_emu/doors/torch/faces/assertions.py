@@ -48,12 +48,9 @@ DISPATCH = Form(
         "not cached or not has_topk_idx", "cached or num_experts % ranks == 0",
     ),
 )  # fmt: skip
-COMBINE = Form(
-    (
-        Row("x", ("rows", "hidden"), "bfloat16"),
-        Row("topk_weights", ("rows", "top_k"), "float32", optional=True),
-    )
-)
+_BIASES = [Row(name, ("tokens", "hidden"), "bfloat16", optional=True) for name in ("bias_0", "bias_1")]
+_BACK = (Row("x", ("rows", "hidden"), "bfloat16"), Row("topk_weights", ("rows", "top_k"), "float32", optional=True))
+COMBINE = Form((*_BACK, *_BIASES))
 ELASTIC = Form((), (
     "num_bytes > 0", "num_bytes % 2097152 == 0", "num_cpu_bytes >= 0", "num_cpu_bytes % 2097152 == 0",
     "num_cpu_bytes <= num_bytes",
@@ -75,13 +72,8 @@ ELASTIC_DISPATCH = Form(
     ),
 )  # fmt: skip
 _ELASTIC_BACK = (*_ELASTIC, "combine_bytes(places, num_max_tokens_per_rank, hidden, top_k) <= num_bytes")
-ELASTIC_COMBINE = Form(
-    (Row("x", ("rows", "hidden"), "bfloat16"), Row("topk_weights", ("rows", "top_k"), "float32", optional=True)),
-    _ELASTIC_BACK,
-)
-ELASTIC_COMBINE_BY_EXPERT = Form(
-    (Row("x", ("rows", "hidden"), "bfloat16"), Row("topk_weights", ("rows",), "float32", optional=True)), _ELASTIC_BACK
-)
+ELASTIC_COMBINE = Form(COMBINE.rows, _ELASTIC_BACK)
+ELASTIC_COMBINE_BY_EXPERT = Form((_BACK[0], _BACK[1]._replace(shape=("rows",)), *_BIASES), _ELASTIC_BACK)
 AGRS_CONFIG = Form((), (
     "num_max_session_bytes > 0", "num_max_all_gathers_per_session > 0", "num_max_session_bytes <= num_bytes",
     "num_max_all_gathers_per_session <= 32",

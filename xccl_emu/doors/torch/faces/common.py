@@ -232,6 +232,21 @@ class GroupMember:
         got = self._rank.call("agree", {"numbers": np.array(numbers, np.int64)})[1]
         return got["most"].copy(), got["sum"].copy()
 
+    def _biases(self, bias: Any) -> dict[str, Any]:
+        """By name what a combine adds besides: a tensor, or two; ConfigError, in all ranks, for another number."""
+        several = bias if isinstance(bias, tuple) else (bias, None)
+        with self._refusing("combine"):
+            if len(several) != 2:
+                raise ConfigError("bias", f"{len(several)} tensors", "must be a tensor or two")
+        return dict(zip(("bias_0", "bias_1"), several, strict=True))
+
+    @staticmethod
+    def _added(n: int, x: torch.Tensor, weights: Any, biases: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+        """Return what a combine of normal mode is given: n rows, their weights and biases, if there are any."""
+        given = [to_numpy(each) for each in biases.values() if each is not None]
+        more = {} if weights is None else {"weights": to_numpy(weights[:n])}
+        return {"y": to_numpy(x[:n]), **more, **({"bias": np.stack(given)} if given else {})}
+
     @staticmethod
     def _summands(rows: torch.Tensor, topk_idx: torch.Tensor, weights: torch.Tensor) -> dict[str, NDArray[Any]]:
         """Return what combine is given: rows of experts, and the weight of each choice, 0 where it is masked."""

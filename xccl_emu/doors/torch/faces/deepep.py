@@ -331,13 +331,12 @@ class Buffer(GroupMember):
         """Add up what ranks return for each token, as upstream's of this name."""
         with self._refusing("combine"):
             made: _Rows = dispatch_of(handle, 5)
-        tensors, k = {"x": x, "topk_weights": topk_weights}, made.route.topk.shape[1]
-        self._gate("combine", assertions.COMBINE, tensors, rows=made.padded, hidden=made.route.hidden, top_k=k)
-        with self._refusing("combine"):
-            refuse(bias=(bias is not None, "no kernel here adds one"))
-        sent = {"y": to_numpy(x[: made.n])}
-        if topk_weights is not None:
-            sent["weights"] = to_numpy(topk_weights[: made.n])
+        biases, (tokens, k) = self._biases(bias), made.route.topk.shape
+        self._gate(
+            "combine", assertions.COMBINE, {"x": x, "topk_weights": topk_weights, **biases}, rows=made.padded,
+            hidden=made.route.hidden, top_k=k, tokens=tokens,
+        )  # fmt: skip
+        sent = self._added(made.n, x, topk_weights, biases)
         _, got = self._rank.call("combine_rows", sent, "deep_ep::intranode::combine", handle=made.number)
         out, sums = to_torch(got["out"]), None if topk_weights is None else to_torch(got["weights"])
         return out, sums, EventOverlap(Due(self._rank, "combine", out, sums) if async_finish else None)

@@ -15,7 +15,6 @@ from xccl_emu.doors.torch.faces.common import (
     EventOverlap,
     GroupMember,
     from_rows,
-    refuse,
     to_numpy,
     to_rows,
     to_torch,
@@ -95,7 +94,7 @@ class ExpertCalls(GroupMember):
         sent = {"x": to_rows(*parts), "topk": to_numpy(choices.int()), "weights": to_numpy(weights)}
         shape = {
             "hidden": sizes["hidden"], "top_k": sizes["top_k"], "tokens_max": said["num_max_tokens_per_rank"],
-            "local_experts": sizes["local_experts"], "opaque_bytes": sent["x"].shape[1],
+            "local_experts": sizes["local_experts"], "opaque_bytes": sent["x"].shape[1], "by_choice": True,
         }  # fmt: skip
         answer, got = self._rank.call("dispatch_rows", sent, "deep_ep::elastic::dispatch_impl", shape=shape)
         experts = to_torch(got["experts"])
@@ -168,9 +167,8 @@ class ExpertCalls(GroupMember):
         num_sms: int = 0, num_qps: int = 0, previous_event: Any = None, previous_event_before_epilogue: Any = None,
         async_with_compute_stream: bool = False, allocate_on_comm_stream: bool = False,
     ) -> tuple[Any, ...]:  # fmt: skip
-        """Add up what ranks return for each token, as upstream's of this name; in order of the ranks."""
+        """Add up what ranks return for each token, as upstream's of this name."""
         with self._refusing("combine"):
-            refuse(bias=(bias is not None, "no kernel here adds one"))
             if not isinstance(handle, EPHandle):
                 raise ConfigError("handle: must be what dispatch gave")
             if handle.do_expand and not self.allow_multiple_reduction:
@@ -179,23 +177,21 @@ class ExpertCalls(GroupMember):
         form, rows = assertions.ELASTIC_COMBINE, handle.num_recv_tokens
         if handle.do_expand:
             form, rows = assertions.ELASTIC_COMBINE_BY_EXPERT, handle.num_expanded_tokens
-        k = handle.topk_idx.size(1)
+        biases, (tokens, k) = self._biases(bias), handle.topk_idx.shape
         self._gate(
-            "combine", form, {"x": x, "topk_weights": topk_weights}, rows=rows, hidden=handle.hidden, top_k=k,
-            num_max_tokens_per_rank=handle.num_max_tokens_per_rank, combine_bytes=combine_bytes,
+            "combine", form, {"x": x, "topk_weights": topk_weights, **biases}, rows=rows, hidden=handle.hidden,
+            top_k=k, tokens=tokens, num_max_tokens_per_rank=handle.num_max_tokens_per_rank, combine_bytes=combine_bytes,
             places=min(k, self.group_size) if self.allow_multiple_reduction else k,
             **self._limits(num_qps, previous_event, allocate_on_comm_stream),
         )  # fmt: skip
-        slots, sent = handle.recv_src_metadata[: handle.n, 2:].long(), {}
+        slots = handle.recv_src_metadata[: handle.n, 2:].long()
         if handle.do_expand:
             total = torch.zeros(handle.n, handle.hidden, dtype=torch.float32)
             for at in slots.T:
                 total += torch.where((at >= 0)[:, None], x[at].float(), 0)
             x = total.bfloat16()
             topk_weights = None if topk_weights is None else torch.where(slots >= 0, topk_weights[slots], 0)
-        if topk_weights is not None:
-            sent["weights"] = to_numpy(topk_weights[: handle.n])
-        sent["y"] = to_numpy(x[: handle.n])
+        sent = self._added(handle.n, x, topk_weights, biases)
         _, got = self._rank.call("combine_rows", sent, "deep_ep::elastic::combine_impl", handle=handle.number)
         out, sums = to_torch(got["out"]), None if topk_weights is None else to_torch(got["weights"])
         return out, sums, EventOverlap(Due(self._rank, "combine", out, sums) if async_with_compute_stream else None)
