@@ -62,4 +62,4 @@ class Sums(NamedTuple):
     biases: int = 0
     """Such rows of a token."""
     by_choice: int = 0
-    """Whether what ranks return is added in order of the last choice of each, in place of that of the ranks."""
+    """Whether what ranks return is added in order of the last choice of each, and not of the ranks."""

@@ -50,7 +50,7 @@ class NormalConfig(DeepEpConfig):
     biases: int = 0
     """Rows for each token that there is room for, to be added to what comes back."""
     by_choice: bool = False
-    """Whether what comes back is added in order of the last choice of each rank, in place of that of the ranks."""
+    """Whether what comes back is added in order of the last choice of each rank, and not of the ranks."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
