@@ -52,7 +52,7 @@ def work(rank: int) -> None:
 
 
 def check_masked(own: dict[str, Any], x: torch.Tensor, expert_ids: torch.Tensor, weights: torch.Tensor) -> None:
-    """Tokens that are off go nowhere, whatever their choices are, and what comes back for them is poison."""
+    """Tokens or choices that are off go nowhere, whatever expert they name, and what comes back for none is poison."""
     mask = torch.arange(TOKENS) <= own["ep_rank_id"]  # one token of rank 0, two of rank 1
     ids = expert_ids.masked_fill(~mask[:, None], 1 << 20)
     recv, _, assist, numbers, counts, *_ = torch_npu.npu_moe_distribute_dispatch_v2(x, ids, **own, x_active_mask=mask)
@@ -62,11 +62,24 @@ def check_masked(own: dict[str, Any], x: torch.Tensor, expert_ids: torch.Tensor,
     out = torch_npu.npu_moe_distribute_combine_v2(recv, ids, assist, counts, weights, **own, x_active_mask=mask)
     assert torch.allclose(out[mask].float(), (x.float() * weights.sum(1, keepdim=True))[mask], atol=0.1, rtol=0.02)
     assert out[~mask].isnan().all()
+    chosen = torch.rand((TOKENS, TOPK)) < 0.5
+    chosen[0], chosen[1] = False, True
+    ids = expert_ids.masked_fill(~chosen, 1 << 20)
+    mask_of = {"x_active_mask": chosen}
+    recv, _, assist, numbers, counts, *_ = torch_npu.npu_moe_distribute_dispatch_v2(x, ids, **own, **mask_of)
+    everywhere = torch.stack([numbers.sum(), -chosen.sum()]).sum()
+    dist.all_reduce(everywhere)
+    assert everywhere == 0
+    out = torch_npu.npu_moe_distribute_combine_v2(recv, ids, assist, counts, weights, **own, **mask_of)
+    sums = x.float() * weights.masked_fill(~chosen, 0).sum(1, keepdim=True)
+    assert torch.allclose(out.float()[chosen.any(1)], sums[chosen.any(1)], atol=0.1, rtol=0.02)
+    assert out[~chosen.any(1)].isnan().all()
     for wrong, said in (
         (mask.int(), r"x_active_mask is \[4\] int32; it must be \[tokens=4\] bool"),
         (mask.tolist(), r"x_active_mask is list"),
         (mask[:2], r"x_active_mask is \[2\] bool"),
-        (mask[:, None].expand(-1, TOPK), r"x_active_mask is \[4, 3\] bool"),
+        (chosen[:, :2], r"x_active_mask of choices is \[4, 2\] bool; it must be \[tokens=4, top_k=3\]"),
+        (chosen[..., None], r"x_active_mask is \[4, 3, 1\] bool"),
         (~mask, r"last_active=3, first_off=0: must have last_active < first_off"),
     ):
         with pytest.raises(ConfigError, match=said):

@@ -119,6 +119,7 @@ NPU_DISPATCH = Form(
 _OF_CHOICES = (
     Row("expert_ids", ("tokens", "top_k"), "int32 int64", gaps=True),
     Row("x_active_mask", ("tokens",), "bool", optional=True, gaps=True),
+    Row("x_active_mask of choices", ("tokens", "top_k"), "bool", optional=True, gaps=True),
 )  # fmt: skip
 _OFF_LAST = ("last_active < first_off",)
 NPU_DISTRIBUTE_DISPATCH = Form(

@@ -43,7 +43,7 @@ def npu_moe_distribute_dispatch_v2(
     """Send tokens to their experts; arguments and the seven results as upstream's, ConfigError for what is not here.
 
     Ranks that have the same ``group_ep`` are a group.  Without ``global_bs`` all must have as many tokens.  A token
-    that ``x_active_mask`` has off goes nowhere.
+    or choice that ``x_active_mask`` has off goes nowhere.
     """
     rank = _rank(group_ep, ep_rank_id, ep_world_size)
     with refusing(rank):
@@ -93,7 +93,7 @@ def npu_moe_distribute_combine_v2(
 ) -> torch.Tensor:  # fmt: skip
     """Bring the experts' rows of the last dispatch back, and sum them by weights; as upstream's of this name.
 
-    What it gives for a token that ``x_active_mask`` has off, upstream leaves open: poison.
+    What it gives for a token that ``x_active_mask`` has off, or all of its choices, upstream leaves open: poison.
     """
     rank = _rank(group_ep, ep_rank_id, ep_world_size)
     with refusing(rank):
@@ -111,7 +111,9 @@ def npu_moe_distribute_combine_v2(
         "weights": to_numpy(expert_scales),
     }  # fmt: skip
     out = to_torch(rank.call("combine_fused", sent, "MoeDistributeCombine", handle=number)[1]["out"])
-    return out if x_active_mask is None else torch.where(x_active_mask[:, None], out, unfilled((1, 1), out.dtype))
+    if x_active_mask is None:
+        return out
+    return torch.where(_columns(x_active_mask).any(1, keepdim=True), out, unfilled((1, 1), out.dtype))
 
 
 def npu_moe_distribute_combine(
@@ -125,14 +127,21 @@ def npu_moe_distribute_combine(
 def _gate(call: str, form: Form, tensors: dict[str, Any], **sizes: int) -> None:
     """Raises ConfigError where upstream would; tokens that take part must be the first ones."""
     mask = tensors["x_active_mask"]
+    if isinstance(mask, torch.Tensor) and mask.ndim == 2:
+        mask, tensors = None, {**tensors, "x_active_mask": None, "x_active_mask of choices": mask}
     on = mask.flatten().tolist() if isinstance(mask, torch.Tensor) else []
     last = max((i for i, each in enumerate(on) if each), default=-1)
     form.check(call, tensors, {**sizes, "last_active": last, "first_off": [*map(bool, on), False].index(False)})
 
 
 def _active(expert_ids: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-    """Return choices, -1 for all of a token that takes no part."""
-    return expert_ids if mask is None else torch.where(mask[:, None], expert_ids, -1)
+    """Return choices, -1 for those that take no part."""
+    return expert_ids if mask is None else torch.where(_columns(mask), expert_ids, -1)
+
+
+def _columns(mask: torch.Tensor) -> torch.Tensor:
+    """[tokens, choices] of a mask of choices, and [tokens, 1] of one of tokens."""
+    return mask if mask.ndim == 2 else mask[:, None]
 
 
 def _check(named: dict[str, Any]) -> None:
