@@ -233,7 +233,7 @@ class GroupMember:
         return got["most"].copy(), got["sum"].copy()
 
     def _biases(self, bias: Any) -> dict[str, Any]:
-        """Return by name what a combine adds besides: a tensor, or two; ConfigError, in all ranks, for another number."""
+        """Return by name what a combine adds, a tensor or two; ConfigError, in all ranks, for another number."""
         several = bias if isinstance(bias, tuple) else (bias, None)
         with self._refusing("combine"):
             if len(several) != 2:
