@@ -96,10 +96,10 @@ def rank_of_choice(i, k, c: Group, r: Rings):
     d = -1
     for j in range(k, c.top_k):
         slot = yield xl.ub_load(r.choices + i * INDEX_BYTES + 4 * j, step=8)
-        if j == k and slot >= 0:
-            d = slot // c.n_local
-        elif slot >= 0 and slot // c.n_local == d:
+        if slot >= 0 and slot // c.n_local == d:
             d = -1
+        if slot >= 0 and j == k:
+            d = slot // c.n_local
     return d
 
 
