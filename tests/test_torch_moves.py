@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -141,6 +142,16 @@ def test_calls_are_judged_by_drawn_schedules(tmp_path: Path) -> None:
         group = ServedGroup(Settings("portfolio", cores=1, without=without, witnesses=str(tmp_path)), 2)
         calls(group)
         assert group.drawn() == 3
+
+
+def test_what_only_a_later_call_has_may_be_switched_off(tmp_path: Path) -> None:
+    """A script that begins with a dispatch and has transfers later may switch off what these alone have."""
+    how = Settings("portfolio", schedules=1, cores=1, without=("data before tail",), witnesses=str(tmp_path))
+    sent = {"x": np.ones((2, 32), ml_dtypes.bfloat16), "topk": np.array([[0], [1]], np.int32)}
+    shape = {"hidden": 32, "top_k": 1, "tokens_max": 2, "local_experts": 1, "quantized": False}
+    group = ServedGroup(how, 2)
+    group.serve("dispatch", [({"shape": shape}, sent)] * 2)
+    assert group.drawn() == 1
 
 
 @pytest.mark.slow

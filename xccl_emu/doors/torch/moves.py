@@ -1,13 +1,16 @@
 """Bytes that ranks move besides experts' calls: barriers and all-gathers of a group, transfers between two ranks."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 from xccl_emu.base.errors import ConfigError
+from xccl_emu.kernels import sendrecv
+from xccl_emu.kernels.collectives import barrier, exchange
+from xccl_emu.lang import Kernel
 from xccl_emu.machine.pod import Pod
 from xccl_emu.machine.spec import PodSpec
 from xccl_emu.protocol import tight_pod
@@ -42,6 +45,8 @@ class PodSession:
 class Moves(PodSession):
     """Barriers by dissemination, and all-gathers of up to ``nbytes`` bytes in which each rank writes to all others."""
 
+    kernels: ClassVar[tuple[Kernel, ...]] = (barrier.meet, exchange.exchange)
+
     def __init__(self, make: Callable[[PodSpec], Pod], ranks: int, cores: int, nbytes: int) -> None:
         self.ranks, self._cores = ranks, cores
 
@@ -68,6 +73,8 @@ class Moves(PodSession):
 
 class PairTransfers(Moves):
     """Transfers from rank 0 to rank 1 of two, through the ring of the receiver."""
+
+    kernels = (sendrecv.send, sendrecv.recv)
 
     def _place(self, pod: Pod) -> Any:
         self._ring = SendRecv(pod, slot_bytes=_SLOT_BYTES)

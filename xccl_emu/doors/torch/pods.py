@@ -3,7 +3,7 @@
 import inspect
 import itertools
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -17,6 +17,7 @@ from xccl_emu.doors.torch.moves import GRANULE, Moves, PairTransfers, PodSession
 from xccl_emu.doors.torch.wire import Arrays, Message
 from xccl_emu.kernels.deepep.dispatch import SETS, SIGNAL_BYTES
 from xccl_emu.kernels.experts.counts import INDEX_BYTES
+from xccl_emu.lang import Kernel
 from xccl_emu.lang.requests import OP_POLL, SCALAR
 from xccl_emu.machine.pod import Buffer, Pod
 from xccl_emu.machine.spec import PodSpec
@@ -91,17 +92,16 @@ class Settings:
 
     def moves(self, kind: type[Moves], ranks: int, nbytes: int) -> Moves:
         """A session of this kind; its calls are judged one by one, as hosts wait between them, and never replayed."""
-        return kind(self._knowing, ranks, self.cores, nbytes)
-
-    def _knowing(self, spec: PodSpec) -> Pod:
-        """A pod for which it is no mistake to switch off what only experts' calls have."""
-        pod = self._pod(spec)
-        for kind in _KINDS.values():
-            for _, phase in inspect.getmembers(kind, lambda each: isinstance(each, Phase)):
-                pod.switches.know(phase.kernel)
-        return pod
+        return kind(self._pod, ranks, self.cores, nbytes)
 
     def _pod(self, spec: PodSpec, together: int = 1, replay: str | None = None) -> Pod:
+        """A pod for which it is no mistake to switch off what only others of the script have."""
+        pod = self._made(spec, together, replay)
+        for kernel in _kernels() if self.without else ():
+            pod.switches.know(kernel)
+        return pod
+
+    def _made(self, spec: PodSpec, together: int, replay: str | None) -> Pod:
         if self.policy == TIME:
             return Pod(spec, policy=VirtualTime(), without=self.without)
         policy = Watched(
@@ -115,6 +115,15 @@ _KINDS: Mapping[type[EpConfig], Any] = {
     DeepEpConfig: LowLatency, NormalConfig: NormalMode, FusedConfig: FusedExpertParallel
 }  # fmt: skip
 """By configuration, the class of its groups."""
+
+
+def _kernels() -> Iterator[Kernel]:
+    """All kernels that a call may launch."""
+    for kind in _KINDS.values():
+        for _, phase in inspect.getmembers(kind, lambda each: isinstance(each, Phase)):
+            yield phase.kernel
+    for moves in (Moves, PairTransfers):
+        yield from moves.kernels
 
 
 def _kind(config: EpConfig) -> Any:
