@@ -144,9 +144,13 @@ class NormalCase(LayerCase):
     places: int = size(2, "Rows that a ring has room for.", most=1 << 10)
     chunk: int = size(1, "Rows that are announced at once.", most=1 << 10)
     seed: int = size(0, "Of tokens, weights and what is returned.", least=0, most=None)
+    biases: int = size(0, "Rows of its own rank that the sum of a token begins with.", least=0, most=16, advanced=True)
+    by_choice: int = switch(0, "Is what ranks return added in order of the last choice of each?", advanced=True)
 
     def _config(self) -> NormalConfig:
-        return NormalConfig(**self._shape, places=self.places, chunk=self.chunk)
+        return NormalConfig(
+            **self._shape, places=self.places, chunk=self.chunk, biases=self.biases, by_choice=bool(self.by_choice)
+        )
 
     @property
     def _under_way(self) -> int:
@@ -166,6 +170,12 @@ class NormalCase(LayerCase):
         group, streams = self._launched(bench, pod, batches)
         c, rng = self._config(), np.random.default_rng((self.seed, 1))
         wanted: dict[tuple[int, str], list[np.ndarray]] = {}
+        begun = states(rng, c.n_ranks * c.biases * c.tokens_max, c.hidden, c.dtype)
+        begun = begun.reshape(c.n_ranks, c.biases, c.tokens_max, c.hidden)
+        assert isinstance(group, NormalMode)
+        for rank, buffers in enumerate(group.buffers if c.biases else ()):
+            group.fill_biases(rank, begun[rank])
+            bench.already_filled(buffers["bias"])
         for i, batch in enumerate(batches):
             for rank, buffers in enumerate(group.buffers):
                 bench.already_filled(*app.filled(c, buffers, i, len(batch.tokens[rank])))
@@ -178,7 +188,8 @@ class NormalCase(LayerCase):
                     place = app.row_of(c, own, "y", i, j, c.row_bytes)
                     pod.view(place)[:] = row.view(np.uint8)
                     bench.already_filled(place)
-                sums = oracle.sums_of(rows, returned, rank, len(batch.tokens[rank]))
+                n = len(batch.tokens[rank])
+                sums = oracle.sums_of(rows, returned, rank, n, [*begun[rank, :, :n]], bool(self.by_choice))
                 left = each.x, _route(c, each), _counts(c, each, batch), sums
                 for name, held in zip(self.written, left, strict=True):
                     wanted.setdefault((rank, name), []).append(held)
@@ -201,6 +212,7 @@ class NormalCase(LayerCase):
         "a rank with no tokens": dict(tokens="2,0"),
         "two channels a rank": dict(tokens="2,0", cores=4, rounds=1),
         "two experts a rank": dict(tokens=1, experts=2, top_k=3),
+        "two biases, in order of choices": dict(tokens=1, experts=2, top_k=3, biases=2, by_choice=1),
     }
 
 

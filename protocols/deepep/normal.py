@@ -157,17 +157,17 @@ class NormalMode(ExpertGroup[NormalConfig]):
     def __init__(self, pod: Pod, config: NormalConfig | None = None, **more: Any) -> None:
         super().__init__(pod, config, **more)
         c = self.config
-        self._sums = [Sums()] * c.n_ranks
-        """[rank] What the next combine adds up."""
-        if c.biases:
-            room = {"bias": c.biases * c.tokens_max * c.row_bytes}
-            for own, bias in zip(self.buffers, allocate_on(pod, self.layout.dies, room), strict=True):
-                own |= bias
+        room = {"bias": c.biases * c.tokens_max * c.row_bytes} if c.biases else {}
+        for own, bias in zip(self.buffers, allocate_on(pod, self.layout.dies, room), strict=True):
+            own |= bias
+        self._sums = [self._begun_with(rank, c.biases, 0) for rank in range(c.n_ranks)]
+        """[rank] What combines that are launched add up; in `run_rounds` all biases that there is room for."""
 
     def steps(self, rounds: int) -> Iterator[PhaseOfRound]:
-        """Dispatch and combine; the rows that go back are there."""
+        """Dispatch and combine; the rows that go back are there, and biases, the same in all rounds."""
+        combines = self.whole_combines if self.config.biases or self.config.by_choice else self.combines
         for i in range(rounds):
-            yield from (PhaseOfRound(self.dispatches, i, 2 * i), PhaseOfRound(self.combines, i, 2 * i + 1))
+            yield from (PhaseOfRound(self.dispatches, i, 2 * i), PhaseOfRound(combines, i, 2 * i + 1))
 
     def dispatch_rows(
         self, tokens: Sequence[NDArray[Any]], topk: Sequence[NDArray[Any]], weights: Sequence[NDArray[np.float32]],
@@ -208,7 +208,10 @@ class NormalMode(ExpertGroup[NormalConfig]):
         if weights is not None:
             self._fill_returned(self._per_rank("weights", weights))
         back = 0 if weights is None else c.route_bytes
-        self._sums = [self._begun_with(rank, each, back) for rank, each in enumerate(biases)]
+        for rank, given in enumerate(biases):
+            if len(given):
+                self.fill_biases(rank, given)
+            self._sums[rank] = self._begun_with(rank, len(given), back)
         self._run(PhaseOfRound(phase, 0), COMBINED, progress)
         return [self.output(rank) for rank in range(c.n_ranks)]
 
@@ -223,16 +226,15 @@ class NormalMode(ExpertGroup[NormalConfig]):
                 must = f"must be up to {c.biases} of {list(shape)} {np.dtype(c.numpy_dtype()).name}"
                 raise ConfigError(f"bias of rank {rank}", has, must)
 
-    def _begun_with(self, rank: int, given: NDArray[Any], back: int) -> Sums:
-        """Put the biases of a rank there, token by token; what its kernels add up."""
-        c, n = self.config, len(given)
-        sums = Sums(back, by_choice=int(c.by_choice))
-        if not n:
-            return sums
-        own = self.buffers[rank]["bias"]
-        rows = self.pod.payload(own, c.numpy_dtype(), (-1, c.hidden))[: n * given.shape[1]]
-        self.pod.fill_payload(rows, given.swapaxes(0, 1).reshape(rows.shape))
-        return sums._replace(bias=own.address, biases=n)
+    def fill_biases(self, rank: int, given: NDArray[Any]) -> None:
+        """Put [biases, T, hidden] of a rank there, token by token."""
+        rows = self.pod.payload(self.buffers[rank]["bias"], self.config.numpy_dtype(), (-1, self.config.hidden))
+        self.pod.fill_payload(rows[: given.shape[0] * given.shape[1]], given.swapaxes(0, 1).reshape(-1, given.shape[2]))
+
+    def _begun_with(self, rank: int, biases: int, back: int) -> Sums:
+        """Return what kernels of a rank add up: this many biases, and weights in ``back`` bytes after a row."""
+        bias = self.buffers[rank]["bias"].address if biases else 0
+        return Sums(back, bias, biases, int(self.config.by_choice))
 
     def _args(self, rank: int, step: PhaseOfRound, places: Args) -> Args:
         return super()._args(rank, step, {**places, "s": self._sums[rank]})

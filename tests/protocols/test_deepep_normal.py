@@ -50,7 +50,8 @@ class Round:
     def _rows(self, rng: np.random.Generator, n: int, opaque_bytes: int = 0) -> NDArray[Any]:
         if opaque_bytes:
             return rng.integers(0, 256, (n, opaque_bytes)).astype(np.uint8)
-        return rng.standard_normal((n, self.config.hidden)).astype(self.config.numpy_dtype())
+        spread = 2.0 ** rng.choice([-12, 0, 12], (n, self.config.hidden))  # so that sums show their order
+        return (rng.standard_normal(spread.shape) * spread).astype(self.config.numpy_dtype())
 
     def check(self, group: NormalMode) -> None:
         """Dispatch, return rows of its own, combine twice; compare everything with the oracle."""
