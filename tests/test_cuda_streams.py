@@ -52,7 +52,7 @@ class Handed(Case):
         """One block of each rank; rank 1 has one thread."""
         regions = Regions(2)
         words, flag = regions.managed("words", 32), regions.meta("flag")
-        gpus = cuda.gpus(bench, regions, 1, self.threads, app_bytes=APP_BYTES, shared_bytes=64)
+        gpus = cuda.gpus(bench, regions, 1, self.threads, app_bytes=APP_BYTES, shared_bytes=64, streams=True)
         out = bench.wanted(1, np.arange(7, 7 + self.threads, dtype=np.int32), "out")
         args: dict[str, Any] = {"words": words.at(self.home), "flag": flag.at(1), "n": self.threads}
         grants, streams = [words.grant(None, "rw"), flag.grant(None, "rw")], gpus.streams()
@@ -98,7 +98,9 @@ def test_a_release_of_the_next_kernel_covers_what_the_block_wrote_before(
 KERNELS = {
     "a flag before the end": ({"first": "fill_and_say", "second": "nothing"}, VIOLATION, VIOLATION),
     "a fence before the end": ({"first": "fill_and_fence"}, VERIFIED, VERIFIED),
-    "another thread's word in the next kernel": ({"second": "add_other"}, VERIFIED, VIOLATION),
+    "another thread's word in the next kernel": ({"second": "add_other"}, VERIFIED, VERIFIED),
+    "words of another thread that are told of": ({"first": "fill_all", "second": "see"}, VERIFIED, VIOLATION),
+    "the same, told of behind a fence": ({"first": "fill_all", "second": "see_and_fence"}, VERIFIED, VERIFIED),
     "the same behind a fence": ({"first": "fill_and_fence", "second": "add_other"}, VERIFIED, VERIFIED),
     "its own word in the next kernel": ({"second": "add_own"}, VERIFIED, VERIFIED),
     "a shared variable of each kernel": (
@@ -109,11 +111,20 @@ KERNELS = {
 
 @pytest.mark.parametrize("how", KERNELS)
 def test_what_an_end_orders(how: str) -> None:
-    """In both readings, with narrow scopes: only what another thread wrote needs an end that publishes to be read."""
+    """In both readings, with narrow scopes: a rank sees what its threads wrote, and others what was published."""
     members, publishes, local = KERNELS[how]
     case = handed(**members).with_pod_options(**NARROW)
     assert check(case.with_pod_options(**PUBLISHES)).verdict == publishes
     assert check(case.with_pod_options(**LOCAL)).verdict == local
+
+
+def test_words_of_another_thread_are_apart_for_other_ranks() -> None:
+    """The violation is between who wrote them and the rank that was told, in its view of the memory; not its teller."""
+    found = check(handed(first="fill_all", second="see").with_pod_options(**NARROW, **LOCAL)).violation
+    assert found is not None
+    assert "nothing orders two accesses at die0's memory as others see it" in found.message
+    assert "by die 0 core 1, kernel fill_all_then_see" in found.message
+    assert "by die 1 core 0, kernel take" in found.message
 
 
 def test_an_end_that_publishes_acquires() -> None:
@@ -145,7 +156,7 @@ def test_an_end_is_cut_by_its_name() -> None:
 def test_launches_come_in_turn(order: str) -> None:
     """Each goes on with what those before it left, the same kernel twice too; in virtual time they have one span."""
     bench = Bench(order, (), {**WIDE, **LOCAL})
-    gpus = cuda.gpus(bench, Regions(1), 1, 3, app_bytes=APP_BYTES)
+    gpus = cuda.gpus(bench, Regions(1), 1, 3, app_bytes=APP_BYTES, streams=True)
     out = bench.filled(0, np.ones(3, np.int32), "out")
     streams = gpus.streams()
     for name, by in (("add", 2), ("multiply", 5), ("add", 4)):
@@ -163,12 +174,16 @@ def test_launches_come_in_turn(order: str) -> None:
 
 
 def test_what_is_in_no_stream_is_refused() -> None:
-    """Several blocks, another number of threads, and streams that say nothing of the end of a kernel."""
+    """Several blocks, other threads, kernels beside streams, too many ranks, and streams that say nothing of an end."""
     bench = Bench("sc", ())
-    gpus = cuda.gpus(bench, Regions(1), 2, 2, app_bytes=APP_BYTES)
+    gpus = cuda.gpus(bench, Regions(1), 2, 2, app_bytes=APP_BYTES, streams=True)
     kernel, streams, args = cuda.cuda_kernel(SOURCE, "nothing"), gpus.streams(), {"words": 0, "flag": 0, "n": 0}
     with pytest.raises(ConfigError, match="grid=2: must be 1 in a stream of launches"):
         gpus.launch(kernel, 0, args, [], grid=2, after=streams)
+    with pytest.raises(ConfigError, match="after=None: must be `Gpus"):
+        gpus.launch(kernel, 0, args, [])
+    with pytest.raises(ConfigError, match="ranks=17: must be 16 at most"):
+        cuda.gpus(Bench("sc", ()), Regions(17), 1, 1, app_bytes=APP_BYTES, streams=True)
     gpus.launch(kernel, 0, args, [], block=2, after=streams)
     with pytest.raises(ConfigError, match="block=1: must be 2, as before in its stream"):
         gpus.launch(kernel, 0, args, [], block=1, after=streams)

@@ -66,6 +66,41 @@ __global__ void add_other(int *words, unsigned *flag, int n)
     tell(flag);
 }
 
+// The last thread writes; thread 0 sees it in the next kernel, and tells of it, by a store alone or behind a fence.
+__global__ void fill_all(int *words, unsigned *flag, int n)
+{
+    if (threadIdx.x == n - 1) {
+        for (int i = 0; i < n; i++) {
+            words[i] = 7 + i;
+        }
+    }
+}
+
+__device__ bool sees(int *words, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (words[i] != 7 + i) {
+            return false;
+        }
+    }
+    return true;
+}
+
+__global__ void see(int *words, unsigned *flag, int n)
+{
+    if (sees(words, n)) {
+        tell(flag);
+    }
+}
+
+__global__ void see_and_fence(int *words, unsigned *flag, int n)
+{
+    if (sees(words, n)) {
+        __threadfence_system();
+        tell(flag);
+    }
+}
+
 __global__ void take(int *words, unsigned *flag, int n, int *out)
 {
     await(flag);

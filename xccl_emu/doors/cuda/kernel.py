@@ -19,11 +19,12 @@ STACK_WORDS = 256
 
 KEPT = tuple(f"xccl_{name}" for name in (
     "thread", "block", "block_dim", "grid_dim", "rank", "ranks", "rank_bytes", "said", "came", "wrote",
-    "shared", "lanes", "meetings",
+    "shared", "lanes", "meetings", "apart",
 ))  # fmt: skip
 """Parameters in front of the kernel's own: who a thread is, where it says that it has come to a barrier, how far it
 has come, to which ranks it has written, where its block's shared variables are, where lanes of its warps
-meet, and how often it has met each, two bits for a lane."""
+meet, how often it has met each, two bits for a lane, and where on a die others see a rank's memory, negative in a
+kernel that no other follows."""
 _GOES_ON = ("xccl_came", "xccl_wrote", "xccl_meetings")
 """What of these goes on from a kernel of a stream to the next one."""
 SIZE_BITS, RANKS_MOST, WARP, MET_BITS = 20, 32, 32, 8

@@ -60,30 +60,48 @@ XCCL_OURS_INLINED void xccl_ours_write_own(void *to, int64_t word, int64_t nbyte
     default: *(int64_t *)to = word;
     }
 }
+/* Where the end of a kernel is local, others see a rank's memory apart: what its threads store there before a later
+ * kernel they store on a die of its own too, which only what publishes waits for; other ranks' plain loads read both. */
+static inline int64_t xccl_home(int64_t address) { return address / xccl_kept(XCCL_RANK_BYTES); }
+static inline int64_t xccl_apart(int64_t address) {
+    int64_t bytes = xccl_kept(XCCL_RANK_BYTES), die = xccl_home(address) + xccl_kept(XCCL_RANKS);
+    return die * bytes + __builtin_labs(xccl_kept(XCCL_APART)) + address % (bytes / 2);
+}
+XCCL_OURS_INLINED int64_t xccl_loaded(const xccl_site *site, int64_t operation, int64_t address, int64_t nbytes) {
+    int64_t word = xccl_ask(site, operation, address, nbytes, 0, 0, 0, 0);
+    if (XCCL_IS_LOCAL && !*site->sync && xccl_home(address) != xccl_kept(XCCL_RANK))
+        xccl_ask(site, operation, xccl_apart(address), nbytes, 0, 0, 0, 0);
+    return word;
+}
 XCCL_OURS_INLINED int64_t xccl_ours_read(const xccl_site *site, const void *from, int64_t nbytes) {
     if (XCCL_IS_OWN(from)) return xccl_ours_read_own(from, nbytes);
-    return xccl_ask(site, XCCL_OP_LOAD, xccl_place(from), nbytes, 0, 0, 0, 0);
+    return xccl_loaded(site, XCCL_OP_LOAD, xccl_place(from), nbytes);
 }
 /* A request that writes; where order is narrow, or the end of a kernel local, the thread knows to which ranks it has
  * written. */
 #define XCCL_IS_TOLD (!XCCL_IS_WIDE || XCCL_IS_LOCAL)
 XCCL_OURS_INLINED int64_t xccl_written(const xccl_site *site, int64_t operation, int64_t address, int64_t one,
                                        int64_t two) {
-    if (XCCL_IS_TOLD)
-        xccl_keep(XCCL_WROTE, xccl_kept(XCCL_WROTE) | 1ll << address / xccl_kept(XCCL_RANK_BYTES) % XCCL_RANKS_MOST);
+    if (XCCL_IS_TOLD) xccl_keep(XCCL_WROTE, xccl_kept(XCCL_WROTE) | 1ll << xccl_home(address) % XCCL_RANKS_MOST);
     return xccl_ask(site, operation, address, one, two, 0, 0, 0);
+}
+XCCL_OURS_INLINED void xccl_stored(const xccl_site *site, int64_t operation, void *to, int64_t one, int64_t two) {
+    int64_t address = xccl_place(to);
+    xccl_written(site, operation, address, one, two);
+    if (!XCCL_IS_LOCAL || XCCL_IS_SHARED(to) || xccl_home(address) != xccl_kept(XCCL_RANK)) return;
+    if (xccl_kept(XCCL_APART) > 0) xccl_written(site, operation, xccl_apart(address), 0, two);
 }
 XCCL_OURS_INLINED void xccl_ours_write(const xccl_site *site, void *to, int64_t word, int64_t nbytes) {
     if (XCCL_IS_OWN(to)) xccl_ours_write_own(to, word, nbytes);
-    else xccl_written(site, XCCL_OP_STORE, xccl_place(to), word, nbytes);
+    else xccl_stored(site, XCCL_OP_STORE, to, word, nbytes);
 }
 /* What one instruction accesses, up to 16 bytes: at once where vectors are whole (XCCL_IS_WHOLE), else by elements. */
 typedef unsigned __int128 xccl_line;
 XCCL_OURS_INLINED xccl_line xccl_ours_read_vector(const xccl_site *line, const xccl_site *load, const void *from,
                                                   int64_t nbytes, int64_t step) {
     if (XCCL_IS_WHOLE && !XCCL_IS_OWN(from)) {
-        if (nbytes < 16) return uint64_t(xccl_ask(load, XCCL_OP_LOAD, xccl_place(from), nbytes, 0, 0, 0, 0));
-        uint64_t low = xccl_ask(line, XCCL_OP_LOAD_LINE, xccl_place(from), 0, 0, 0, 0, 0);
+        if (nbytes < 16) return uint64_t(xccl_loaded(load, XCCL_OP_LOAD, xccl_place(from), nbytes));
+        uint64_t low = xccl_loaded(line, XCCL_OP_LOAD_LINE, xccl_place(from), 0);
         return xccl_line(uint64_t(xccl_high())) << 64 | low;
     }
     xccl_line words = 0, mask = (xccl_line(1) << 8 * step) - 1;
@@ -97,8 +115,8 @@ XCCL_OURS_INLINED xccl_line xccl_ours_read_vector(const xccl_site *line, const x
 XCCL_OURS_INLINED void xccl_ours_write_vector(const xccl_site *line, const xccl_site *store, void *to, xccl_line words,
                                               int64_t nbytes, int64_t step) {
     if (XCCL_IS_WHOLE && !XCCL_IS_OWN(to)) {
-        if (nbytes < 16) xccl_written(store, XCCL_OP_STORE, xccl_place(to), int64_t(words), nbytes);
-        else xccl_written(line, XCCL_OP_STORE_LINE, xccl_place(to), int64_t(words), int64_t(words >> 64));
+        if (nbytes < 16) xccl_stored(store, XCCL_OP_STORE, to, int64_t(words), nbytes);
+        else xccl_stored(line, XCCL_OP_STORE_LINE, to, int64_t(words), int64_t(words >> 64));
         return;
     }
     for (int64_t i = 0; i < nbytes; i += step) {
@@ -121,7 +139,7 @@ XCCL_OURS_INLINED void xccl_ours_fill(const xccl_site *store, void *to, uint8_t 
     for (int64_t i = 0; i < nbytes; i += step) {
         char *target = (char *)to + i;
         if (to_own) xccl_ours_write_own(target, word, step);
-        else xccl_written(store, XCCL_OP_STORE, xccl_place(target), word, step);
+        else xccl_stored(store, XCCL_OP_STORE, target, word, step);
     }
 }
 
