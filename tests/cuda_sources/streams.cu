@@ -3,9 +3,14 @@
 #define SAY "st.relaxed.sys.u32"
 #endif
 
+__device__ int me()
+{
+    return blockIdx.x * blockDim.x + threadIdx.x;
+}
+
 __device__ void tell(unsigned *flag)
 {
-    if (threadIdx.x == 0) {
+    if (me() == 0) {
         asm volatile(SAY " [%0], %1;" ::"l"(flag), "r"(1) : "memory");
     }
 }
@@ -20,7 +25,7 @@ __device__ void await(unsigned *flag)
 
 __device__ void put(int *words)
 {
-    words[threadIdx.x] = 7 + threadIdx.x;
+    words[me()] = 7 + me();
 }
 
 __global__ void nothing(int *words, unsigned *flag, int n)
@@ -69,7 +74,7 @@ __global__ void add_other(int *words, unsigned *flag, int n)
 // The last thread writes; thread 0 sees it in the next kernel, and tells of it, by a store alone or behind a fence.
 __global__ void fill_all(int *words, unsigned *flag, int n)
 {
-    if (threadIdx.x == n - 1) {
+    if (me() == n - 1) {
         for (int i = 0; i < n; i++) {
             words[i] = 7 + i;
         }
@@ -107,6 +112,10 @@ __global__ void take(int *words, unsigned *flag, int n, int *out)
     for (int i = 0; i < n; i++) {
         out[i] = words[i];
     }
+}
+
+__global__ void idle(int *words, unsigned *flag, int n, int *out)
+{
 }
 
 __global__ void hear(int *words, unsigned *flag, int n, int *out)

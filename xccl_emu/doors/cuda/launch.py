@@ -61,7 +61,7 @@ class Gpus:
     blocks: int
     threads: int
     said: Region
-    """Where each thread says on each rank which barrier it has come to (``xccl_cuda.h``)."""
+    """Where each thread of a rank says on each rank how far it has come (``xccl_cuda.h``)."""
     shared: Region
     """What the threads of each block share."""
     lanes: Region
@@ -87,7 +87,7 @@ class Gpus:
         after: streams (`streams`), in which it comes after what this rank runs already there, on `Grids.put`.
 
         Raises ConfigError as `Pod.launch` does, for a grid, a block, or shared memory of the kernel that is larger
-        than the pod has room for, for a grid of several blocks in a stream, and for a stream if there are none.
+        than the pod has room for, for a stream if there are none, and for a grid or block of another size in one.
         """
         kernel = kernel.read(self.bench)
         self.bench.assumes(READ_AS)
@@ -104,14 +104,14 @@ class Gpus:
         threads, block_word = _sizes("block", block, self.threads)
         if (after is not None) != self.has_streams:
             raise ConfigError("after", after, f"must be {'`Gpus.streams`' if self.has_streams else 'None'} here")
-        if after is not None and blocks > 1:
-            raise ConfigError("grid", grid, "must be 1 in a stream of launches")
+        if after is not None:
+            after.check(rank, blocks, threads)
         shares = shares if after is None else self.shared.nbytes
         spec = self.pod.spec
         given = {
             **dict.fromkeys(KEPT, 0), "xccl_block_dim": block_word, "xccl_grid_dim": grid_word, "xccl_rank": rank,
-            "xccl_ranks": self.ranks, "xccl_rank_bytes": spec.die_bytes, "xccl_said": self.said.start,
-            "xccl_apart": -self.apart.start if self.apart else 0,
+            "xccl_ranks": self.ranks, "xccl_rank_bytes": spec.die_bytes,
+            "xccl_said": self.said.start + rank * self.said.step, "xccl_apart": -self.apart.start if self.apart else 0,
             **{name: _argument(name, value) for name, value in args.items()},
         }  # fmt: skip
         leave = [*grants, *(each.grant(None, "rw") for each in (self.said, self.apart) if each)]
@@ -139,17 +139,17 @@ class Gpus:
 
 
 class Grids(Streams):
-    """Grids of one block that each rank runs one after the other, as it launches them in a stream.
+    """Grids of one size that each rank runs one after the other, as it launches them in a stream.
 
     `Gpus.launch` ``after`` them collects, `put` launches; then app data has room for `Streams.table_bytes` a thread.
     """
 
-    def append(self, launch: Launch) -> None:
-        """Launch after what its rank runs already; ConfigError for another number of threads."""
-        for die, cores in self._streams:
-            if die == launch.die and len(cores) != len(launch.cores):
-                raise ConfigError("block", len(launch.cores), f"must be {len(cores)}, as before in its stream")
-        super().append(launch)
+    def check(self, rank: int, blocks: int, threads: int) -> None:
+        """Raises ConfigError for another grid or block than a rank's stream has."""
+        before = [len(cores) for die, cores in self._streams if die == rank]
+        for name, has, must in (("grid", blocks, len(before)), ("block", threads, max(before, default=0))):
+            if before and has != must:
+                raise ConfigError(name, has, f"must be {must}, as before in its stream")
 
     def put(self) -> None:
         """Launch all of them; where one kernel follows another, the run reads the end of the first."""
@@ -157,9 +157,11 @@ class Grids(Streams):
             how = self._bench.reading("boundary")
             if how == READINGS["boundary"][1]:
                 self._bench.assumes(PUBLISHES)
-            for stream in self._streams.values():
+            ranks = [die for die, _ in self._streams]
+            for (die, _), stream in self._streams.items():
                 stream.launches = [
-                    replace(each, kernel=cast(CudaKernel, each.kernel).ending(how)) for each in stream.launches
+                    replace(each, kernel=cast(CudaKernel, each.kernel).ending(how, ranks.count(die)))
+                    for each in stream.launches
                 ]
         super().put()
 
@@ -178,7 +180,7 @@ def gpus(
     ranks, most = len(regions.dies), RANKS_MOST // (1 + streams)
     if ranks > most:
         raise ConfigError("ranks", ranks, f"must be {most} at most")
-    said = regions.meta("said", 8 * ranks * blocks * threads)
+    said = regions.meta("said", 8 * blocks * threads, ranks)
     shared = regions.managed("shared", max(shared_bytes, 1), blocks)
     lanes = regions.meta("lanes", MEETING_BYTES * threads * min(threads, WARP), blocks)
     apart, nodes = None, ranks
