@@ -156,6 +156,22 @@ def test_what_is_not_there_is_refused_by_its_name_and_line(body: str, says: str,
 
 
 @needs_clang
+@pytest.mark.parametrize(
+    "text",
+    [
+        'multimem.ld_reduce.global.add.v4.f32 {%0,%0,%0,%0}, [%1];" : "=f"(x) : "l"(in)',
+        'multimem.st.global.v4.f32 [%0], {%1,%1,%1,%1};" :: "l"(out), "f"(x)',
+        'multimem.red.release.sys.add.u32 [%0], 1;" :: "l"(out)',
+    ],
+)
+def test_multimem_is_refused_with_its_reason(text: str, tmp_path: Path) -> None:
+    """Its name, the line, and what its addresses are."""
+    says = rf"k\.cu:3: `{text.split()[0]}`: .*: its address is memory of several ranks at once"
+    with pytest.raises(KernelError, match=says):
+        _ = cuda.cuda_kernel(source(tmp_path, f'float x = 0; asm volatile("{text} : "memory");'), "k").sites
+
+
+@needs_clang
 def test_a_name_that_the_headers_lack_is_the_compiler_s_error(tmp_path: Path) -> None:
     """It says the name and the line."""
     with pytest.raises(KernelError, match=r"k\.cu:3:\d+: error: .*__reduce_add_sync"):

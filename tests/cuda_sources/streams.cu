@@ -3,9 +3,14 @@
 #define SAY "st.relaxed.sys.u32"
 #endif
 
+__device__ int me()
+{
+    return blockIdx.x * blockDim.x + threadIdx.x;
+}
+
 __device__ void tell(unsigned *flag)
 {
-    if (threadIdx.x == 0) {
+    if (me() == 0) {
         asm volatile(SAY " [%0], %1;" ::"l"(flag), "r"(1) : "memory");
     }
 }
@@ -20,7 +25,7 @@ __device__ void await(unsigned *flag)
 
 __device__ void put(int *words)
 {
-    words[threadIdx.x] = 7 + threadIdx.x;
+    words[me()] = 7 + me();
 }
 
 __global__ void nothing(int *words, unsigned *flag, int n)
@@ -66,12 +71,51 @@ __global__ void add_other(int *words, unsigned *flag, int n)
     tell(flag);
 }
 
+// The last thread writes; thread 0 sees it in the next kernel, and tells of it, by a store alone or behind a fence.
+__global__ void fill_all(int *words, unsigned *flag, int n)
+{
+    if (me() == n - 1) {
+        for (int i = 0; i < n; i++) {
+            words[i] = 7 + i;
+        }
+    }
+}
+
+__device__ bool sees(int *words, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (words[i] != 7 + i) {
+            return false;
+        }
+    }
+    return true;
+}
+
+__global__ void see(int *words, unsigned *flag, int n)
+{
+    if (sees(words, n)) {
+        tell(flag);
+    }
+}
+
+__global__ void see_and_fence(int *words, unsigned *flag, int n)
+{
+    if (sees(words, n)) {
+        __threadfence_system();
+        tell(flag);
+    }
+}
+
 __global__ void take(int *words, unsigned *flag, int n, int *out)
 {
     await(flag);
     for (int i = 0; i < n; i++) {
         out[i] = words[i];
     }
+}
+
+__global__ void idle(int *words, unsigned *flag, int n, int *out)
+{
 }
 
 __global__ void hear(int *words, unsigned *flag, int n, int *out)

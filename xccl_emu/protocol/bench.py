@@ -96,10 +96,13 @@ class Bench:
 
     def reading(self, name: str) -> str:
         """Return how a kernel that depends on ``name``, one of `READINGS`, is to read it."""
-        if self._readings[name] != BOTH:
-            return self._readings[name]
-        self._open.add(name)
-        return READINGS[name][-1]
+        if self._readings[name] == BOTH:
+            self._open.add(name)
+        return self.would_read(name)
+
+    def would_read(self, name: str) -> str:
+        """Return what `reading` does, where it is not known yet whether any kernel depends on it."""
+        return READINGS[name][-1] if self._readings[name] == BOTH else self._readings[name]
 
     def assumes(self, words: str) -> None:
         """Say what a verdict without a violation rests on, where kernels come from a machine that orders less."""

@@ -19,23 +19,24 @@ STACK_WORDS = 256
 
 KEPT = tuple(f"xccl_{name}" for name in (
     "thread", "block", "block_dim", "grid_dim", "rank", "ranks", "rank_bytes", "said", "came", "wrote",
-    "shared", "lanes", "meetings",
+    "shared", "lanes", "meetings", "apart",
 ))  # fmt: skip
 """Parameters in front of the kernel's own: who a thread is, where it says that it has come to a barrier, how far it
 has come, to which ranks it has written, where its block's shared variables are, where lanes of its warps
-meet, and how often it has met each, two bits for a lane."""
+meet, how often it has met each, two bits for a lane, and where on a die others see a rank's memory, negative in a
+kernel that no other follows."""
 _GOES_ON = ("xccl_came", "xccl_wrote", "xccl_meetings")
 """What of these goes on from a kernel of a stream to the next one."""
-SIZE_BITS, RANKS_MOST, WARP, MET_BITS = 20, 32, 32, 8
+SIZE_BITS, RANKS_MOST, WARP, MET_BITS, ENDED_BITS = 20, 32, 32, 8, 18
 """Bits of a size in a word that has three; ranks, which are bits of one; threads of a warp; bits of a count of its
-meetings."""
+meetings, and of one of its barriers with these, after which kernels are counted."""
 OUT_OF_SCOPE, NOT_NAMED = 0xCD00, 0xCD01
 """Codes of stops (`launch.STOPS`)."""
 MEETING_BYTES, SHARED_MOST = 32, 1 << 20
 """A lane's place in a room of a meeting: two lines, which take turns; and more bytes than any block shares."""
 
 _NUMBERS = {
-    "SIZE_BITS": SIZE_BITS, "RANKS_MOST": RANKS_MOST, "WARP": WARP, "MET_BITS": MET_BITS,
+    "SIZE_BITS": SIZE_BITS, "RANKS_MOST": RANKS_MOST, "WARP": WARP, "MET_BITS": MET_BITS, "ENDED_BITS": ENDED_BITS,
     "OUT_OF_SCOPE": OUT_OF_SCOPE, "NOT_NAMED": NOT_NAMED, "MEETING_BYTES": MEETING_BYTES, "SHARED_MOST": SHARED_MOST,
 }  # fmt: skip
 """What the headers have to know."""
@@ -60,6 +61,8 @@ class Build(NamedTuple):
     """How it is read, by what is in `_OPENS`: no request is dropped, none is of several elements, reads acquire."""
     boundary: str = ""
     """How its end is read, if another kernel follows it."""
+    blocks: int = 1
+    """How many blocks meet there."""
 
 
 class CudaKernel(foreign.CKernel):
@@ -70,7 +73,7 @@ class CudaKernel(foreign.CKernel):
     def __init__(self, file: Path, called: str, build: Build, stack_words: int) -> None:
         super().__init__(file, called.partition("<")[0].rpartition("::")[2], stack_words)
         self.build, self._called = build, called
-        self._read = dict[tuple[tuple[str, ...], str], CudaKernel]()
+        self._read = dict[tuple[tuple[str, ...], str, int], CudaKernel]()
 
     def read(self, bench: Bench) -> "CudaKernel":
         """Return it as a run reads scopes, if it has one that is smaller than the system, and vectors that it polls."""
@@ -80,15 +83,15 @@ class CudaKernel(foreign.CKernel):
         )
         return self._with(self.build._replace(read=read))
 
-    def ending(self, boundary: str) -> "CudaKernel":
-        """Return it as a run reads its end, where another kernel follows it."""
-        return self._with(self.build._replace(boundary=boundary))
+    def ending(self, boundary: str, blocks: int) -> "CudaKernel":
+        """Return it as a run reads its end, where another kernel follows it in these blocks."""
+        return self._with(self.build._replace(boundary=boundary, blocks=blocks))
 
     def _with(self, build: Build) -> "CudaKernel":
         if build == self.build:
             return self
         other = CudaKernel(self.file, self._called, build, self.stack_words)
-        return self._read.setdefault((build.read, build.boundary), other)
+        return self._read.setdefault((build.read, build.boundary, build.blocks), other)
 
     def opens(self, name: str) -> bool:
         """Return whether what it does depends on a reading."""
@@ -135,6 +138,7 @@ class CudaKernel(foreign.CKernel):
         known = [f"enum {{ {each} }};" for each in (words, f"{atomics}, XCCL_ATOMICS", meetings, numbers)]
         known += [f"#define XCCL_IS_WIDE {int(self.is_wide)}"]
         known += [f"#define XCCL_IS_LOCAL {int(self.build.boundary == READINGS['boundary'][2])}"]
+        known += [f"#define XCCL_BLOCKS {self.build.blocks}"]
         known += [f"#define XCCL_IS_WHOLE {int(self.is_whole)}", '#include "xccl_cuda.h"']
         known += [_INLINED, '#include "cuda_runtime.h"']
         known += [f"#define {name} {value}" for name, value in self.build.defines.items()]

@@ -28,7 +28,7 @@ from xccl_emu.protocol.streams import Streams
 
 SIZES = 3
 """The sizes of a grid or a block are x, y and z."""
-WORD_BYTES = 8
+WORD_BYTES, UB_BYTES = 8, 32
 """An atomic of fewer bytes swaps the word around it."""
 STOPS = {
     OUT_OF_SCOPE: "an access of a scope that is smaller than the system, to memory of another rank",
@@ -57,14 +57,19 @@ class Gpus:
 
     bench: Bench
     pod: Pod
+    ranks: int
     blocks: int
     threads: int
     said: Region
-    """Where each thread says on each rank which barrier it has come to (``xccl_cuda.h``)."""
+    """Where each thread of a rank says on each rank how far it has come (``xccl_cuda.h``)."""
     shared: Region
     """What the threads of each block share."""
     lanes: Region
     """Where the threads of each block meet others of their warps."""
+    apart: Region | None = None
+    """What other ranks see of a rank's memory, on dies after the ranks', where the end of a kernel is local."""
+    has_streams: bool = False
+    """Whether all kernels are launched in `streams`."""
 
     def launch(
         self, kernel: CudaKernel, rank: int, args: Mapping[str, Any], grants: Sequence[Grant],
@@ -82,7 +87,7 @@ class Gpus:
         after: streams (`streams`), in which it comes after what this rank runs already there, on `Grids.put`.
 
         Raises ConfigError as `Pod.launch` does, for a grid, a block, or shared memory of the kernel that is larger
-        than the pod has room for, and for a grid of several blocks in a stream.
+        than the pod has room for, for a stream if there are none, and for a grid or block of another size in one.
         """
         kernel = kernel.read(self.bench)
         self.bench.assumes(READ_AS)
@@ -97,16 +102,19 @@ class Gpus:
             raise ConfigError("shared_bytes", self.shared.nbytes, f"{kernel.name} shares {shares} in a block")
         blocks, grid_word = _sizes("grid", grid, self.blocks)
         threads, block_word = _sizes("block", block, self.threads)
-        if after is not None and blocks > 1:
-            raise ConfigError("grid", grid, "must be 1 in a stream of launches")
+        if (after is not None) != self.has_streams:
+            raise ConfigError("after", after, f"must be {'`Gpus.streams`' if self.has_streams else 'None'} here")
+        if after is not None:
+            after.check(rank, blocks, threads)
         shares = shares if after is None else self.shared.nbytes
         spec = self.pod.spec
         given = {
             **dict.fromkeys(KEPT, 0), "xccl_block_dim": block_word, "xccl_grid_dim": grid_word, "xccl_rank": rank,
-            "xccl_ranks": spec.n_dies, "xccl_rank_bytes": spec.die_bytes, "xccl_said": self.said.start,
+            "xccl_ranks": self.ranks, "xccl_rank_bytes": spec.die_bytes,
+            "xccl_said": self.said.start + rank * self.said.step, "xccl_apart": -self.apart.start if self.apart else 0,
             **{name: _argument(name, value) for name, value in args.items()},
         }  # fmt: skip
-        leave = [*grants, self.said.grant(None, "rw")]
+        leave = [*grants, *(each.grant(None, "rw") for each in (self.said, self.apart) if each)]
         return [
             self.pod.launch(
                 kernel, rank, range(number * threads, (number + 1) * threads),
@@ -131,47 +139,59 @@ class Gpus:
 
 
 class Grids(Streams):
-    """Grids of one block that each rank runs one after the other, as it launches them in a stream.
+    """Grids of one size that each rank runs one after the other, as it launches them in a stream.
 
     `Gpus.launch` ``after`` them collects, `put` launches; then app data has room for `Streams.table_bytes` a thread.
     """
 
-    def append(self, launch: Launch) -> None:
-        """Launch after what its rank runs already; ConfigError for another number of threads."""
-        for die, cores in self._streams:
-            if die == launch.die and len(cores) != len(launch.cores):
-                raise ConfigError("block", len(launch.cores), f"must be {len(cores)}, as before in its stream")
-        super().append(launch)
+    def check(self, rank: int, blocks: int, threads: int) -> None:
+        """Raises ConfigError for another grid or block than a rank's stream has."""
+        before = [len(cores) for die, cores in self._streams if die == rank]
+        for name, has, must in (("grid", blocks, len(before)), ("block", threads, max(before, default=0))):
+            if before and has != must:
+                raise ConfigError(name, has, f"must be {must}, as before in its stream")
 
     def put(self) -> None:
         """Launch all of them; where one kernel follows another, the run reads the end of the first."""
-        for stream in self._streams.values():
-            if len(stream.launches) > 1:
-                how = self._bench.reading("boundary")
-                if how == READINGS["boundary"][1]:
-                    self._bench.assumes(PUBLISHES)
+        if any(len(stream.launches) > 1 for stream in self._streams.values()):
+            how = self._bench.reading("boundary")
+            if how == READINGS["boundary"][1]:
+                self._bench.assumes(PUBLISHES)
+            ranks = [die for die, _ in self._streams]
+            for (die, _), stream in self._streams.items():
                 stream.launches = [
-                    replace(each, kernel=cast(CudaKernel, each.kernel).ending(how)) for each in stream.launches
+                    replace(each, kernel=cast(CudaKernel, each.kernel).ending(how, ranks.count(die)))
+                    for each in stream.launches
                 ]
         super().put()
 
 
 def gpus(
-    bench: Bench, regions: Regions, blocks: int, threads: int, app_bytes: int, shared_bytes: int = 0
+    bench: Bench, regions: Regions, blocks: int, threads: int, app_bytes: int, shared_bytes: int = 0,
+    streams: bool = False,
 ) -> Gpus:  # fmt: skip
     """The pod of a bench, with no more room than these regions and this many blocks and threads of a rank need.
 
-    ``shared_bytes`` are what a block has for variables that are ``__shared__``.
+    ``shared_bytes`` are what a block has for variables that are ``__shared__``; with ``streams`` all kernels are
+    launched after `Gpus.streams`.
 
-    Raises ConfigError for more ranks than `RANKS_MOST`.
+    Raises ConfigError for more ranks than `RANKS_MOST`, or half of them with streams.
     """
-    if len(regions.dies) > RANKS_MOST:
-        raise ConfigError("ranks", len(regions.dies), f"must be {RANKS_MOST} at most")
-    said = regions.meta("said", 8 * len(regions.dies) * blocks * threads)
+    ranks, most = len(regions.dies), RANKS_MOST // (1 + streams)
+    if ranks > most:
+        raise ConfigError("ranks", ranks, f"must be {most} at most")
+    said = regions.meta("said", 8 * blocks * threads, ranks)
     shared = regions.managed("shared", max(shared_bytes, 1), blocks)
     lanes = regions.meta("lanes", MEETING_BYTES * threads * min(threads, WARP), blocks)
-    pod = regions.pod(bench, app_bytes=app_bytes, ub_bytes=32, cores=blocks * threads)
-    return Gpus(bench, pod, blocks, threads, said, shared, lanes)
+    apart, nodes = None, ranks
+    if streams and bench.would_read("boundary") == READINGS["boundary"][2]:
+        spec = regions.tight_pod(app_bytes=app_bytes, ub_bytes=UB_BYTES, cores=blocks * threads)
+        apart, nodes = regions.meta("apart", spec.die_bytes), 2 * ranks
+    pod = regions.pod(bench, app_bytes=app_bytes, ub_bytes=UB_BYTES, cores=blocks * threads, nodes=nodes)
+    if apart:
+        for rank in range(ranks):
+            bench.label(f"die{rank}'s memory as others see it", apart.at(ranks + rank), apart.nbytes)
+    return Gpus(bench, pod, ranks, blocks, threads, said, shared, lanes, apart, streams)
 
 
 def _sizes(name: str, sizes: Sizes, most: int) -> tuple[int, int]:

@@ -65,6 +65,9 @@ SHUFFLES = ("idx", "up", "down", "bfly")
 MODES = {"atom": ATOMICS, "red": ATOMICS, "shfl": SHUFFLES, "vote": ("ballot",), "bar": ("warp",)}
 """Operations of an opcode that has several."""
 
+WHY_NOT = {"multimem": ": its address is memory of several ranks at once, and an address here is of one"}
+"""Why the table has nothing of an opcode, where there is a reason."""
+
 _ROWS = {(row.opcode, row.order): row for row in TABLE}
 _ORDERS = {row.order for row in TABLE}
 _PASSED_OVER = re.compile(r"global|shared(::cta)?|nc|c[agsv]|lu|w[bt]|L[12]::\w+|aligned")
@@ -132,4 +135,5 @@ def _instruction(text: str) -> Instruction:
 
 def _refused(text: str, what: str = "") -> KernelError:
     name = text.split()[0]
-    return KernelError(f"`{name}`: {what or 'this instruction'} is not in xccl_emu's table of PTX")
+    why = WHY_NOT.get(name.partition(".")[0], "")
+    return KernelError(f"`{name}`: {what or 'this instruction'} is not in xccl_emu's table of PTX{why}")

@@ -60,30 +60,48 @@ XCCL_OURS_INLINED void xccl_ours_write_own(void *to, int64_t word, int64_t nbyte
     default: *(int64_t *)to = word;
     }
 }
+/* Where the end of a kernel is local, others see a rank's memory apart: what its threads store there before a later
+ * kernel they store on a die of its own too, which only what publishes waits for; other ranks' plain loads read both. */
+static inline int64_t xccl_home(int64_t address) { return address / xccl_kept(XCCL_RANK_BYTES); }
+static inline int64_t xccl_apart(int64_t address) {
+    int64_t bytes = xccl_kept(XCCL_RANK_BYTES), die = xccl_home(address) + xccl_kept(XCCL_RANKS);
+    return die * bytes + __builtin_labs(xccl_kept(XCCL_APART)) + address % (bytes / 2);
+}
+XCCL_OURS_INLINED int64_t xccl_loaded(const xccl_site *site, int64_t operation, int64_t address, int64_t nbytes) {
+    int64_t word = xccl_ask(site, operation, address, nbytes, 0, 0, 0, 0);
+    if (XCCL_IS_LOCAL && !*site->sync && xccl_home(address) != xccl_kept(XCCL_RANK))
+        xccl_ask(site, operation, xccl_apart(address), nbytes, 0, 0, 0, 0);
+    return word;
+}
 XCCL_OURS_INLINED int64_t xccl_ours_read(const xccl_site *site, const void *from, int64_t nbytes) {
     if (XCCL_IS_OWN(from)) return xccl_ours_read_own(from, nbytes);
-    return xccl_ask(site, XCCL_OP_LOAD, xccl_place(from), nbytes, 0, 0, 0, 0);
+    return xccl_loaded(site, XCCL_OP_LOAD, xccl_place(from), nbytes);
 }
 /* A request that writes; where order is narrow, or the end of a kernel local, the thread knows to which ranks it has
  * written. */
 #define XCCL_IS_TOLD (!XCCL_IS_WIDE || XCCL_IS_LOCAL)
 XCCL_OURS_INLINED int64_t xccl_written(const xccl_site *site, int64_t operation, int64_t address, int64_t one,
                                        int64_t two) {
-    if (XCCL_IS_TOLD)
-        xccl_keep(XCCL_WROTE, xccl_kept(XCCL_WROTE) | 1ll << address / xccl_kept(XCCL_RANK_BYTES) % XCCL_RANKS_MOST);
+    if (XCCL_IS_TOLD) xccl_keep(XCCL_WROTE, xccl_kept(XCCL_WROTE) | 1ll << xccl_home(address) % XCCL_RANKS_MOST);
     return xccl_ask(site, operation, address, one, two, 0, 0, 0);
+}
+XCCL_OURS_INLINED void xccl_stored(const xccl_site *site, int64_t operation, void *to, int64_t one, int64_t two) {
+    int64_t address = xccl_place(to);
+    xccl_written(site, operation, address, one, two);
+    if (!XCCL_IS_LOCAL || XCCL_IS_SHARED(to) || xccl_home(address) != xccl_kept(XCCL_RANK)) return;
+    if (xccl_kept(XCCL_APART) > 0) xccl_written(site, operation, xccl_apart(address), 0, two);
 }
 XCCL_OURS_INLINED void xccl_ours_write(const xccl_site *site, void *to, int64_t word, int64_t nbytes) {
     if (XCCL_IS_OWN(to)) xccl_ours_write_own(to, word, nbytes);
-    else xccl_written(site, XCCL_OP_STORE, xccl_place(to), word, nbytes);
+    else xccl_stored(site, XCCL_OP_STORE, to, word, nbytes);
 }
 /* What one instruction accesses, up to 16 bytes: at once where vectors are whole (XCCL_IS_WHOLE), else by elements. */
 typedef unsigned __int128 xccl_line;
 XCCL_OURS_INLINED xccl_line xccl_ours_read_vector(const xccl_site *line, const xccl_site *load, const void *from,
                                                   int64_t nbytes, int64_t step) {
     if (XCCL_IS_WHOLE && !XCCL_IS_OWN(from)) {
-        if (nbytes < 16) return uint64_t(xccl_ask(load, XCCL_OP_LOAD, xccl_place(from), nbytes, 0, 0, 0, 0));
-        uint64_t low = xccl_ask(line, XCCL_OP_LOAD_LINE, xccl_place(from), 0, 0, 0, 0, 0);
+        if (nbytes < 16) return uint64_t(xccl_loaded(load, XCCL_OP_LOAD, xccl_place(from), nbytes));
+        uint64_t low = xccl_loaded(line, XCCL_OP_LOAD_LINE, xccl_place(from), 0);
         return xccl_line(uint64_t(xccl_high())) << 64 | low;
     }
     xccl_line words = 0, mask = (xccl_line(1) << 8 * step) - 1;
@@ -97,8 +115,8 @@ XCCL_OURS_INLINED xccl_line xccl_ours_read_vector(const xccl_site *line, const x
 XCCL_OURS_INLINED void xccl_ours_write_vector(const xccl_site *line, const xccl_site *store, void *to, xccl_line words,
                                               int64_t nbytes, int64_t step) {
     if (XCCL_IS_WHOLE && !XCCL_IS_OWN(to)) {
-        if (nbytes < 16) xccl_written(store, XCCL_OP_STORE, xccl_place(to), int64_t(words), nbytes);
-        else xccl_written(line, XCCL_OP_STORE_LINE, xccl_place(to), int64_t(words), int64_t(words >> 64));
+        if (nbytes < 16) xccl_stored(store, XCCL_OP_STORE, to, int64_t(words), nbytes);
+        else xccl_stored(line, XCCL_OP_STORE_LINE, to, int64_t(words), int64_t(words >> 64));
         return;
     }
     for (int64_t i = 0; i < nbytes; i += step) {
@@ -121,7 +139,7 @@ XCCL_OURS_INLINED void xccl_ours_fill(const xccl_site *store, void *to, uint8_t 
     for (int64_t i = 0; i < nbytes; i += step) {
         char *target = (char *)to + i;
         if (to_own) xccl_ours_write_own(target, word, step);
-        else xccl_written(store, XCCL_OP_STORE, xccl_place(target), word, step);
+        else xccl_stored(store, XCCL_OP_STORE, target, word, step);
     }
 }
 
@@ -129,28 +147,35 @@ XCCL_OURS_INLINED void xccl_ours_fill(const xccl_site *store, void *to, uint8_t 
  * (XCCL_IS_WIDE), or makes nothing visible.  Then a thread says at a barrier, by strong writes, which its earlier writes
  * to that rank do not come after, that it has come there, and where it has written; so it does where its whole warp
  * meets in order, if anything publishes.  What publishes waits for these words of its block, then for its own writes.
- * How far a thread has come is its barriers, then its warp's meetings since: lanes of a warp come to both in one order,
- * and threads of other warps are awaited at barriers alone.  Meetings beyond what the count holds are not awaited. */
+ * How far a thread has come is its kernels, then its barriers, then its warp's meetings since: lanes of a warp come to
+ * all in one order, threads of other warps are awaited at barriers alone, threads of other blocks at ends of kernels.
+ * Meetings beyond what the count holds are not awaited. */
 
 extern "C" int64_t xccl_has_release(void);
 static inline int64_t xccl_at_barrier(int64_t came) { return came & -(1ll << XCCL_MET_BITS); }
+static inline int64_t xccl_at_end(int64_t came) { return came & -(1ll << XCCL_ENDED_BITS); }
+
+/* Threads are counted over the blocks of the rank's grid. */
+static inline int64_t xccl_threads(void) { return xccl_count(xccl_kept(XCCL_BLOCK_DIM)); }
+static inline int64_t xccl_all_threads(void) { return xccl_threads() * xccl_count(xccl_kept(XCCL_GRID_DIM)); }
+static inline int64_t xccl_first_thread(void) { return xccl_threads() * xccl_kept(XCCL_BLOCK); }
+static inline int64_t xccl_this_thread(void) { return xccl_first_thread() + xccl_kept(XCCL_THREAD); }
 
 static inline int64_t xccl_said(int64_t rank, int64_t thread) {
-    int64_t threads = xccl_count(xccl_kept(XCCL_BLOCK_DIM)), block = xccl_kept(XCCL_BLOCK);
-    int64_t place = (xccl_kept(XCCL_RANK) * xccl_count(xccl_kept(XCCL_GRID_DIM)) + block) * threads + thread;
-    return rank * xccl_kept(XCCL_RANK_BYTES) + xccl_kept(XCCL_SAID) + 8 * place;
+    return rank * xccl_kept(XCCL_RANK_BYTES) + xccl_kept(XCCL_SAID) + 8 * thread;
 }
 
-/* Wait until this rank's memory has what the other threads of the block wrote there before a barrier. */
-static inline void xccl_await_said(const xccl_site *poll, int64_t at) {
-    for (int64_t thread = 0; thread < xccl_count(xccl_kept(XCCL_BLOCK_DIM)); thread++)
-        if (thread != xccl_kept(XCCL_THREAD))
-            xccl_ask(poll, XCCL_OP_POLL, xccl_said(xccl_kept(XCCL_RANK), thread), XCCL_CMP_GE, at, 8, -1, 0);
+/* Wait until this rank's memory has what others wrote there before a barrier of the block, or the end of a kernel. */
+static inline void xccl_await_said(const xccl_site *poll, int64_t at, int64_t first, int64_t threads) {
+    int64_t here = xccl_kept(XCCL_RANK), word = at << XCCL_RANKS_MOST;
+    for (int64_t thread = first; thread < first + threads; thread++)
+        if (thread != xccl_this_thread())
+            xccl_ask(poll, XCCL_OP_POLL, xccl_said(here, thread), XCCL_CMP_GE, word, 8, -1, 0);
 }
 
 /* Say how far this thread has come, on its rank and on all others where it has written. */
 static inline void xccl_say(const xccl_site *store, int64_t came) {
-    int64_t me = xccl_kept(XCCL_THREAD), here = xccl_kept(XCCL_RANK);
+    int64_t me = xccl_this_thread(), here = xccl_kept(XCCL_RANK);
     int64_t ranks = xccl_kept(XCCL_WROTE) & ~(1ll << here), word = came << XCCL_RANKS_MOST | ranks;
     xccl_keep(XCCL_CAME, came);
     xccl_ask(store, XCCL_OP_STORE, xccl_said(here, me), word, 8, 0, 0, 0);
@@ -161,10 +186,12 @@ static inline void xccl_say(const xccl_site *store, int64_t came) {
 XCCL_OURS void xccl_ours_publish(const xccl_site *poll, const xccl_site *quiet, int64_t is_for_all) {
     if (!is_for_all && !XCCL_IS_WIDE) return;
 #if XCCL_IS_TOLD
-    int64_t came = xccl_kept(XCCL_CAME), me = xccl_kept(XCCL_THREAD);
-    for (int64_t thread = 0; came && thread < xccl_count(xccl_kept(XCCL_BLOCK_DIM)); thread++) {
-        int64_t at = thread / XCCL_WARP == me / XCCL_WARP ? came : xccl_at_barrier(came);
-        if (thread == me || !at) continue;
+    int64_t came = xccl_kept(XCCL_CAME);
+    for (int64_t thread = 0; came && thread < xccl_all_threads(); thread++) {
+        int64_t of_block = thread - xccl_first_thread(), warp = xccl_kept(XCCL_THREAD) / XCCL_WARP, at = came;
+        if (of_block < 0 || of_block >= xccl_threads()) at = xccl_at_end(came);
+        else if (of_block / XCCL_WARP != warp) at = xccl_at_barrier(came);
+        if (thread == xccl_this_thread() || !at) continue;
         at <<= XCCL_RANKS_MOST;
         int64_t said = xccl_said(xccl_kept(XCCL_RANK), thread);
         int64_t word = xccl_ask(poll, XCCL_OP_POLL, said, XCCL_CMP_GE, at, 8, -1, 0);
@@ -188,7 +215,8 @@ XCCL_OURS void xccl_ours_barrier(const xccl_site *store, const xccl_site *quiet,
     int64_t phase = xccl_ask(arrive, XCCL_OP_ARRIVE, 0, 0, 0, 0, 0, 0);
     xccl_ask(await, XCCL_OP_AWAIT_GROUP, phase, 0, 0, 0, 0, 0);
 #if !XCCL_IS_WIDE
-    if (xccl_has_shared()) xccl_await_said(poll, came << XCCL_RANKS_MOST); /* it is for the block alone */
+    /* it is for the block alone */
+    if (xccl_has_shared()) xccl_await_said(poll, came, xccl_first_thread(), xccl_threads());
 #endif
 }
 
@@ -201,12 +229,12 @@ XCCL_OURS void xccl_ours_barrier(const xccl_site *store, const xccl_site *quiet,
 static inline int64_t xccl_first_lane(void) { return xccl_kept(XCCL_THREAD) / XCCL_WARP * XCCL_WARP; }
 static inline int64_t xccl_lanes_upto(int64_t count) { return count < XCCL_WARP ? count : XCCL_WARP; }
 static inline int64_t xccl_lane_count(void) {
-    return xccl_lanes_upto(xccl_count(xccl_kept(XCCL_BLOCK_DIM)) - xccl_first_lane());
+    return xccl_lanes_upto(xccl_threads() - xccl_first_lane());
 }
 static inline int64_t xccl_met(int64_t room) { return xccl_kept(XCCL_MEETINGS) >> 2 * room & 3; }
 /* The line of a lane in its room with another one, or with itself: that is where it meets all. */
 static inline int64_t xccl_met_at(int64_t lane, int64_t other, int64_t count) {
-    int64_t most = xccl_lanes_upto(xccl_count(xccl_kept(XCCL_BLOCK_DIM)));
+    int64_t most = xccl_lanes_upto(xccl_threads());
     return xccl_kept(XCCL_LANES) + ((xccl_first_lane() + lane) * most + other) * XCCL_MEETING_BYTES + 16 * (count & 1);
 }
 

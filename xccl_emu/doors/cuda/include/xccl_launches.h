@@ -1,8 +1,8 @@
 /* Kernels that a thread runs one after the other, as xccl_emu/lang/in_turn.py says it for Python.
  *
  * A file that includes it defines XCCL_ROW_WORDS, and XCCL_CALL(row), which calls the kernel that a row says.  Where a
- * kernel ends all threads of the block meet, and what they have written is either visible to all ranks then, as by
- * fence.acq_rel.sys, or (XCCL_IS_LOCAL) they say where it is, as at a barrier that is for the block alone. */
+ * kernel ends all threads of the rank meet.  What they have written is either visible to all ranks then, as by
+ * fence.acq_rel.sys, or (XCCL_IS_LOCAL) to their own. */
 #pragma once
 
 #define XCCL_SITE(name, ...)                                                                                           \
@@ -13,16 +13,16 @@
     }))
 
 static inline void xccl_end() {
-#if XCCL_IS_LOCAL
-    int64_t came = xccl_at_barrier(xccl_kept(XCCL_CAME)) + (1 << XCCL_MET_BITS);
-    if (xccl_has_release() || xccl_has_shared()) xccl_say(XCCL_SITE("store", .order = "strong"), came);
-#else
+#if !XCCL_IS_LOCAL
     xccl_quiet(.sync = "end of a kernel");
 #endif
+#if XCCL_IS_LOCAL || XCCL_BLOCKS > 1
+    int64_t came = xccl_at_end(xccl_kept(XCCL_CAME)) + (1 << XCCL_ENDED_BITS);
+    xccl_say(XCCL_SITE("store", .order = "strong"), came);
+    xccl_await_said(XCCL_SITE("poll"), came, 0, xccl_all_threads());
+#else
     int64_t phase = xccl_arrive();
     xccl_await_group(phase);
-#if XCCL_IS_LOCAL
-    if (xccl_has_shared()) xccl_await_said(XCCL_SITE("poll"), came << XCCL_RANKS_MOST);
 #endif
 }
 
@@ -30,6 +30,7 @@ static inline void xccl_launches(int64_t table, int64_t launches) {
     for (int64_t number = 0; number < launches; number++) {
         int64_t row[XCCL_ROW_WORDS];
         for (int64_t i = 0; i < XCCL_ROW_WORDS; i++) row[i] = xccl_load(table + 8 * i, 8);
+        if (number + 1 < launches) row[1 + XCCL_APART] *= -1;
         XCCL_CALL(row)
         if (number + 1 < launches) xccl_end();
         table += 8 * XCCL_ROW_WORDS;
