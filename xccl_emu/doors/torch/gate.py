@@ -127,8 +127,8 @@ _SAID: dict[str, tuple[type, str]] = {
     "masked": (list, "numbers of ranks"),
 }  # fmt: skip
 """What a call says, and what that must be."""
-_BEGIN = ("dispatch", "dispatch_send", "dispatch_rows", "dispatch_fused", "gather", "transfer")
-_BARE = ("clean", "agree", "barrier")
+BEGIN = ("dispatch", "dispatch_send", "dispatch_rows", "dispatch_fused", "gather", "transfer")
+BARE = ("clean", "agree", "barrier")
 """Calls that say a shape, and those that say nothing; all others say the handle of one that said a shape."""
 
 
@@ -143,7 +143,7 @@ def check_said(message: Mapping[str, Any]) -> str:
         kind, what = _SAID[name]
         if type(value) is not kind or (isinstance(value, list) and any(type(each) is not int for each in value)):
             raise ConfigError(f"{call}: {name}={value!r:.40}: must be {what}")
-    needed = "shape" if call in _BEGIN else "handle"
-    if needed not in message and call not in _BARE:
+    needed = "shape" if call in BEGIN else "handle"
+    if needed not in message and call not in BARE:
         raise ConfigError(f"{call}: {needed} is missing")
     return call
