@@ -1,6 +1,10 @@
 """What the faces have in common: tensors as arrays, groups of ranks, events."""
 
 import contextlib
+import functools
+import math
+import mmap
+import os
 import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
@@ -17,7 +21,11 @@ from xccl_emu.doors.torch.gate import Form
 
 _BITS = {torch.bfloat16: (torch.int16, ml_dtypes.bfloat16), torch.float8_e4m3fn: (torch.uint8, ml_dtypes.float8_e4m3fn)}
 _TYPES = {np.dtype(dtype): (bits, torch_type) for torch_type, (bits, dtype) in _BITS.items()}
-POISON, _ROW_BYTES = 0xFF, 32
+_INTEGERS = {each.itemsize: each for each in (torch.int8, torch.int16, torch.int32, torch.int64)}
+_ROW_BYTES = 32
+_LARGE = 1 << 25
+"""Bytes from which on C libraries take new pages for what is allocated, and give them back with it."""
+_POISONED = functools.cache(lambda: os.memfd_create("xccl-emu-poison"))
 
 
 def to_numpy(tensor: torch.Tensor) -> NDArray[Any]:
@@ -56,15 +64,26 @@ def from_rows(rows: NDArray[np.uint8], *like: torch.Tensor | None) -> list[torch
 
 
 def unfilled(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """A tensor of poison: NaN in BF16, FP32 and e4m3, so that rows that nobody sent are not right by accident."""
-    tensor = torch.empty(shape, dtype=dtype)
-    tensor.view(torch.uint8).fill_(POISON)
+    """A tensor of poison: NaN in BF16, FP32 and e4m3, so that rows that nobody sent are not right by accident.
+
+    A large one is private pages of a file of poison, which take memory where they are written.
+    """
+    if (nbytes := math.prod(shape) * dtype.itemsize) >= _LARGE:
+        return torch.frombuffer(mmap.mmap(_poison_file(nbytes), nbytes, mmap.MAP_PRIVATE), dtype=dtype).view(shape)
+    poison(tensor := torch.empty(shape, dtype=dtype))
     return tensor
+
+
+def _poison_file(nbytes: int) -> int:
+    """The file, which has no name, with at least so many bytes."""
+    while (size := os.fstat(_POISONED()).st_size) < nbytes:
+        os.pwrite(_POISONED(), b"\xff" * min(nbytes - size, _LARGE), size)
+    return _POISONED()
 
 
 def poison(tensor: torch.Tensor) -> None:
     """Overwrite a tensor so that nobody takes what was there for what is to come."""
-    tensor.copy_(unfilled(tuple(tensor.shape), tensor.dtype))
+    tensor.view(_INTEGERS[tensor.itemsize]).fill_(-1)
 
 
 def join(group: Any, shrinks: bool = False) -> Rank:
