@@ -6,7 +6,7 @@ import math
 import mmap
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import ml_dtypes
@@ -93,6 +93,10 @@ def join(group: Any, shrinks: bool = False) -> Rank:
     return Rank(names[0], group.rank(), group.size(), shrinks)
 
 
+def nothing() -> None:
+    """Do nothing: a hook without anything to wait for."""
+
+
 def refuse(**given: tuple[Any, str]) -> None:
     """Raises ConfigError for an argument that is set: its value, and why it is not here."""
     for name, (value, why) in given.items():
@@ -115,8 +119,12 @@ class Due:
 
     _pending: ClassVar[list["Due"]] = []
 
-    def __init__(self, rank: Rank, call: str, *tensors: torch.Tensor | None, hooked: bool = False) -> None:
-        self._rank, self._call, self._hooked = rank, call, hooked
+    def __init__(
+        self, rank: Rank, call: str, *tensors: torch.Tensor | None, hooked: bool = False,
+        then: Callable[[], None] = nothing,
+    ) -> None:  # fmt: skip
+        """Poison these tensors; ``then`` fills others, which are poison yet."""
+        self._rank, self._call, self._hooked, self._then = rank, call, hooked, then
         self._held = [(each, each.clone()) for each in tensors if each is not None]
         for each, _ in self._held:
             poison(each)
@@ -129,6 +137,7 @@ class Due:
             self._pending.remove(self)
             for tensor, values in self._held:
                 tensor.copy_(values)
+            self._then()
             with contextlib.suppress(UnfinishedError):  # the server is gone
                 self._rank.note_due(self._call, False)
 
@@ -266,7 +275,3 @@ def layout_of(topk_idx: torch.Tensor, experts: int, ranks: int) -> tuple[torch.T
     in_rank = torch.stack([(at == rank).any(1) for rank in range(ranks)], 1)
     per_expert = torch.bincount(topk_idx[topk_idx >= 0].flatten(), minlength=experts)
     return in_rank.sum(0).int(), per_expert.int(), in_rank
-
-
-def nothing() -> None:
-    """Do nothing: a hook without anything to wait for."""
