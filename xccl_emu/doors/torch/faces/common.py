@@ -75,7 +75,7 @@ def unfilled(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
 
 
 def _poison_file(nbytes: int) -> int:
-    """The file, which has no name, with at least so many bytes."""
+    """The file, which has no name, with this many bytes at least."""
     while (size := os.fstat(_POISONED()).st_size) < nbytes:
         os.pwrite(_POISONED(), b"\xff" * min(nbytes - size, _LARGE), size)
     return _POISONED()
