@@ -54,7 +54,7 @@ class Form:
         missing = {row.name for row in self.rows} - {name for name, array in arrays.items() if array is not None}
         for must in self.musts:
             said = dict.fromkeys(re.findall(r"[a-z_0-9]+", must))
-            if not missing & said.keys() and not eval(must, {}, known):  # a constant of these tables
+            if not missing & said.keys() and not _holds(must, known):
                 names = [name for name in said if name in known]
                 here = ", ".join(f"{name}={known[name]}" for name in names if not callable(known[name]))
                 raise ConfigError(f"{call}: {here}: must have {must}")
@@ -79,6 +79,14 @@ def _check_array(call: str, row: Row, array: Any, known: dict[str, Any]) -> None
         wrong = f"{list(shape)} {dtype} that is not contiguous"
     if wrong:
         raise ConfigError(f"{call}: {row.name} is {wrong}; it must be {_wanted(row, known)}")
+
+
+def _holds(must: str, known: dict[str, Any]) -> bool:
+    """Say whether a condition holds; none does of what cannot be compared or counted."""
+    try:
+        return bool(eval(must, {}, known))  # a constant of these tables
+    except (TypeError, ValueError, ArithmeticError, RuntimeError):  # the last one is PyTorch's
+        return False
 
 
 def _contiguous(array: Any) -> bool:

@@ -58,7 +58,8 @@ def from_rows(rows: NDArray[np.uint8], *like: torch.Tensor | None) -> list[torch
     for each in like:
         if each is not None:
             end = first + each.size(-1) * each.element_size()
-            tensors.append(to_torch(rows[:, first:end]).view(each.dtype))
+            tensors.append(made := torch.empty((len(rows), each.size(-1)), dtype=each.dtype))
+            made.view(torch.uint8).copy_(torch.from_numpy(rows[:, first:end]))
             first = end
     return tensors
 
