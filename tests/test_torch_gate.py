@@ -248,6 +248,9 @@ def test_the_gate_itself() -> None:
         with pytest.raises(ConfigError) as error:
             form.check("f", arrays, {"step": 2})
         assert said in str(error.value)
+    for step in ("x", 0, None, np.ones(2)):
+        with pytest.raises(ConfigError, match="must have n % step == 0"):
+            form.check("f", {"a": ok}, {"step": step})
 
 
 

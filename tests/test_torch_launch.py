@@ -37,6 +37,11 @@ def caught(rank):
 def sent(rank):
     rank.call("dispatch_send", SENT, shape=SHAPE)
 
+def on_and_on(rank):
+    layer(rank)
+    open("called", "w").close()
+    while True: layer(rank)
+
 def both(call):
     ranks = [Rank("script", number, 2) for number in range(2)]
     threads = [threading.Thread(target=call, args=(rank,)) for rank in ranks]

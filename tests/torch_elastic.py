@@ -53,6 +53,10 @@ def check_barrier(buffer: Any) -> None:
 def check_gathers(buffer: Any) -> None:
     """Tensors come in place and not, some at once or one, and not before their handles are called."""
     refused("must have agrs_in_session", buffer.all_gather, drawn(0, 8))
+    if buffer.rank:  # one that is wrong: all hear of it in this call, and are in step in the next one
+        refused("rank 0: agrs_set_config: num_max_all_gathers_per_session=0", buffer.agrs_set_config, 1 << 12, 3)
+    else:
+        refused("must have num_max_all_gathers_per_session > 0", buffer.agrs_set_config, 1 << 12, 0)
     buffer.agrs_set_config(1 << 12, 3)
     buffer.create_agrs_session()
     mine = [drawn(10 * buffer.rank, 3, 5), drawn(10 * buffer.rank + 1, 7)]
@@ -79,6 +83,8 @@ def check_gathers(buffer: Any) -> None:
         refused("agrs_in_session=True: must be over", buffer.create_agrs_session)
         refused("agrs_buffer_offset <= num_max_session_bytes", buffer.all_gather, drawn(0, 1 << 10))
         refused("t is .* not contiguous", buffer.all_gather, drawn(0, 4, 4).t())
+        if buffer.rank:  # which is this rank's business
+            refused("agrs_buffer_offset <=", buffer.agrs_get_inplace_tensor, (1 << 12,), torch.bfloat16)
         own = buffer.agrs_get_inplace_tensor((2, 16), torch.bfloat16)
         refused("must have inplace_at_its_slot", buffer.all_gather, own[1])
         for _ in range(3):
@@ -182,6 +188,10 @@ def check_experts(group: Any) -> None:
         refused(r"bias_0 is \[1, 128\] bfloat16; it must be", buffer.combine, spread, other, bias=first[:1])
         refused("must have as_in_handle", buffer.dispatch, x, handle=handle, num_experts=12)
         refused("not do_zero_padding or do_expand", buffer.dispatch, x, **given, do_zero_padding=True)
+    to_first = {"topk_idx": torch.zeros((tokens, 1), dtype=torch.int64), "num_experts": 6}
+    recv, idx, _, handle, _ = buffer.dispatch(drawn(rank, tokens, 128), **to_first)  # the others get nothing
+    assert recv.shape == (0 if rank else 15, 128)
+    assert torch.equal(buffer.combine(recv, handle)[0], drawn(rank, tokens, 128))
     twice = torch.zeros((tokens, 2), dtype=torch.int64)
     refused("must have not an_expert_twice", buffer.dispatch, drawn(0, tokens, 128), twice, **common)
     many = drawn(0, 7, 128), topk_idx[:1].expand(7, 3).clone()

@@ -122,7 +122,22 @@ def check_helpers() -> None:
         deep_ep.ElasticBuffer.engram_fetch(None)
 
 
+def check_poison() -> None:
+    """Every byte of what nobody filled is poison, in small and in large tensors, whatever others were filled with."""
+    from xccl_emu.doors.torch.faces.common import poison, unfilled
+
+    for shape in ((0, 3), (2, 3), (9, 1 << 20), (10, 1 << 20)):
+        made = [unfilled(shape, dtype) for dtype in (torch.float32, torch.float32, torch.int64)]
+        made[0].zero_()
+        assert (made[1].view(torch.int32) == -1).all()
+        assert (made[2] == -1).all()
+        poison(made[0][:, ::2])
+        assert made[0][:, ::2].isnan().all()
+        assert (made[0][:, 1::2] == 0).all()
+
+
 if __name__ == "__main__":
+    check_poison()
     check_torch()
     check_device()
     check_profile()

@@ -54,7 +54,7 @@ class Form:
         missing = {row.name for row in self.rows} - {name for name, array in arrays.items() if array is not None}
         for must in self.musts:
             said = dict.fromkeys(re.findall(r"[a-z_0-9]+", must))
-            if not missing & said.keys() and not eval(must, {}, known):  # a constant of these tables
+            if not missing & said.keys() and not _holds(must, known):
                 names = [name for name in said if name in known]
                 here = ", ".join(f"{name}={known[name]}" for name in names if not callable(known[name]))
                 raise ConfigError(f"{call}: {here}: must have {must}")
@@ -79,6 +79,14 @@ def _check_array(call: str, row: Row, array: Any, known: dict[str, Any]) -> None
         wrong = f"{list(shape)} {dtype} that is not contiguous"
     if wrong:
         raise ConfigError(f"{call}: {row.name} is {wrong}; it must be {_wanted(row, known)}")
+
+
+def _holds(must: str, known: dict[str, Any]) -> bool:
+    """Say whether a condition holds; none does of what cannot be compared or counted."""
+    try:
+        return bool(eval(must, {}, known))  # a constant of these tables
+    except (TypeError, ValueError, ArithmeticError, RuntimeError):  # the last one is PyTorch's
+        return False
 
 
 def _contiguous(array: Any) -> bool:
@@ -128,8 +136,8 @@ _SAID: dict[str, tuple[type, str]] = {
     "masked": (list, "numbers of ranks"),
 }  # fmt: skip
 """What a call says, and what that must be."""
-_BEGIN = ("dispatch", "dispatch_send", "dispatch_rows", "dispatch_fused", "gather", "transfer")
-_BARE = ("clean", "agree", "barrier")
+BEGIN = ("dispatch", "dispatch_send", "dispatch_rows", "dispatch_fused", "gather", "transfer")
+BARE = ("clean", "agree", "barrier")
 """Calls that say a shape, and those that say nothing; all others say the handle of one that said a shape."""
 
 
@@ -144,7 +152,7 @@ def check_said(message: Mapping[str, Any]) -> str:
         kind, what = _SAID[name]
         if type(value) is not kind or (isinstance(value, list) and any(type(each) is not int for each in value)):
             raise ConfigError(f"{call}: {name}={value!r:.40}: must be {what}")
-    needed = "shape" if call in _BEGIN else "handle"
-    if needed not in message and call not in _BARE:
+    needed = "shape" if call in BEGIN else "handle"
+    if needed not in message and call not in BARE:
         raise ConfigError(f"{call}: {needed} is missing")
     return call

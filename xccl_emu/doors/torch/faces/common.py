@@ -1,8 +1,12 @@
 """What the faces have in common: tensors as arrays, groups of ranks, events."""
 
 import contextlib
+import functools
+import math
+import mmap
+import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import ml_dtypes
@@ -17,7 +21,11 @@ from xccl_emu.doors.torch.gate import Form
 
 _BITS = {torch.bfloat16: (torch.int16, ml_dtypes.bfloat16), torch.float8_e4m3fn: (torch.uint8, ml_dtypes.float8_e4m3fn)}
 _TYPES = {np.dtype(dtype): (bits, torch_type) for torch_type, (bits, dtype) in _BITS.items()}
-POISON, _ROW_BYTES = 0xFF, 32
+_INTEGERS = {each.itemsize: each for each in (torch.int8, torch.int16, torch.int32, torch.int64)}
+_ROW_BYTES = 32
+_LARGE = 1 << 25
+"""Bytes from which on C libraries take new pages for what is allocated, and give them back with it."""
+_POISONED = functools.cache(lambda: os.memfd_create("xccl-emu-poison"))
 
 
 def to_numpy(tensor: torch.Tensor) -> NDArray[Any]:
@@ -50,21 +58,33 @@ def from_rows(rows: NDArray[np.uint8], *like: torch.Tensor | None) -> list[torch
     for each in like:
         if each is not None:
             end = first + each.size(-1) * each.element_size()
-            tensors.append(to_torch(rows[:, first:end]).view(each.dtype))
+            tensors.append(made := torch.empty((len(rows), each.size(-1)), dtype=each.dtype))
+            made.view(torch.uint8).copy_(torch.from_numpy(rows[:, first:end]))
             first = end
     return tensors
 
 
 def unfilled(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """A tensor of poison: NaN in BF16, FP32 and e4m3, so that rows that nobody sent are not right by accident."""
-    tensor = torch.empty(shape, dtype=dtype)
-    tensor.view(torch.uint8).fill_(POISON)
+    """A tensor of poison: NaN in BF16, FP32 and e4m3, so that rows that nobody sent are not right by accident.
+
+    A large one is private pages of a file of poison, which take memory where they are written.
+    """
+    if (nbytes := math.prod(shape) * dtype.itemsize) >= _LARGE:
+        return torch.frombuffer(mmap.mmap(_poison_file(nbytes), nbytes, mmap.MAP_PRIVATE), dtype=dtype).view(shape)
+    poison(tensor := torch.empty(shape, dtype=dtype))
     return tensor
+
+
+def _poison_file(nbytes: int) -> int:
+    """The file, which has no name, with this many bytes at least."""
+    while (size := os.fstat(_POISONED()).st_size) < nbytes:
+        os.pwrite(_POISONED(), b"\xff" * min(nbytes - size, _LARGE), size)
+    return _POISONED()
 
 
 def poison(tensor: torch.Tensor) -> None:
     """Overwrite a tensor so that nobody takes what was there for what is to come."""
-    tensor.copy_(unfilled(tuple(tensor.shape), tensor.dtype))
+    tensor.view(_INTEGERS[tensor.itemsize]).fill_(-1)
 
 
 def join(group: Any, shrinks: bool = False) -> Rank:
@@ -72,6 +92,10 @@ def join(group: Any, shrinks: bool = False) -> Rank:
     names = [uuid.uuid4().hex]
     dist.broadcast_object_list(names, src=dist.get_global_rank(group, 0), group=group)
     return Rank(names[0], group.rank(), group.size(), shrinks)
+
+
+def nothing() -> None:
+    """Do nothing: a hook without anything to wait for."""
 
 
 def refuse(**given: tuple[Any, str]) -> None:
@@ -96,8 +120,12 @@ class Due:
 
     _pending: ClassVar[list["Due"]] = []
 
-    def __init__(self, rank: Rank, call: str, *tensors: torch.Tensor | None, hooked: bool = False) -> None:
-        self._rank, self._call, self._hooked = rank, call, hooked
+    def __init__(
+        self, rank: Rank, call: str, *tensors: torch.Tensor | None, hooked: bool = False,
+        then: Callable[[], None] = nothing,
+    ) -> None:  # fmt: skip
+        """Poison these tensors; ``then`` fills others, which are poison yet."""
+        self._rank, self._call, self._hooked, self._then = rank, call, hooked, then
         self._held = [(each, each.clone()) for each in tensors if each is not None]
         for each, _ in self._held:
             poison(each)
@@ -110,6 +138,7 @@ class Due:
             self._pending.remove(self)
             for tensor, values in self._held:
                 tensor.copy_(values)
+            self._then()
             with contextlib.suppress(UnfinishedError):  # the server is gone
                 self._rank.note_due(self._call, False)
 
@@ -262,7 +291,3 @@ def layout_of(topk_idx: torch.Tensor, experts: int, ranks: int) -> tuple[torch.T
     in_rank = torch.stack([(at == rank).any(1) for rank in range(ranks)], 1)
     per_expert = torch.bincount(topk_idx[topk_idx >= 0].flatten(), minlength=experts)
     return in_rank.sum(0).int(), per_expert.int(), in_rank
-
-
-def nothing() -> None:
-    """Do nothing: a hook without anything to wait for."""

@@ -163,10 +163,11 @@ class Buffer(GroupMember):
         if stats is not None:  # it may be given to several calls at once, and each adds to it
             counted["stats"] = np.zeros(local, np.int32)
         bring = _Received(dispatch_wait_recv_cost_stats, received)
-        number, hook = self._phases("dispatch", (sent, counted), return_recv_hook, bring, shape=shape)
+        number, event, hook = self._phases(
+            "dispatch", (sent, counted), bring, hooked=return_recv_hook, awaited=async_finish, shape=shape
+        )
         handle = source, layout, most, hidden, Numbered.of(num_experts, (number, count))
-        event = Due(self._rank, "low_latency_dispatch", recv, scales, source, layout, count) if async_finish else None
-        return ((recv, scales) if use_fp8 else recv), count, handle, EventOverlap(event), hook
+        return ((recv, scales) if use_fp8 else recv), count, handle, event, hook
 
     def _low_latency(self, most: int, experts: int) -> dict[str, Any]:
         """Return sizes of a call in low-latency mode, for its assertions."""
@@ -214,24 +215,29 @@ class Buffer(GroupMember):
             result[:] = to_torch(got[f"out{self.rank}"])
 
         bring = _Received(combine_wait_recv_cost_stats, received)
-        _, hook = self._phases("combine", (sent, {}), return_recv_hook, bring, handle=number)
-        return result, EventOverlap(Due(self._rank, call, result) if async_finish else None), hook
+        return result, *self._phases(
+            "combine", (sent, {}), bring, hooked=return_recv_hook, awaited=async_finish, handle=number
+        )[1:]
 
     def _phases(
-        self, call: str, sent: tuple[_Arrays, _Arrays], hooked: bool, received: _Received, **said: Any
-    ) -> tuple[int, Callable[[], None]]:
-        """Make a call, or send now and receive in the hook; returns the number of its handle, and the hook.
+        self, call: str, sent: tuple[_Arrays, _Arrays], received: _Received, *, hooked: bool, awaited: bool, **said: Any
+    ) -> tuple[int, EventOverlap, Callable[[], None]]:
+        """Make a call, or send now and receive in the hook; returns the number of its handle, its event, and the hook.
 
-        sent: what the send phase is given, and what the receive phase is.
+        sent: what the send phase is given, and what the receive phase is.  awaited: what comes is kept for the event.
         """
         kernel = f"deep_ep::internode_ll::{call}"
-        if not hooked:
-            answer, got = self._call(call, {**sent[0], **sent[1]}, kernel, **said, **received.asks)
+        if hooked:
+            number = self._call(f"{call}_send", sent[0], kernel, **said)[0]["handle"]
+            said = {"handle": number, **received.asks}
+            return number, EventOverlap(), lambda: received(self._call(f"{call}_recv", sent[1], kernel, **said)[1])
+        answer, got = self._call(call, {**sent[0], **sent[1]}, kernel, **said, **received.asks)
+        if not awaited:
             received(got)
-            return answer["handle"], nothing
-        number = self._call(f"{call}_send", sent[0], kernel, **said)[0]["handle"]
-        said = {"handle": number, **received.asks}
-        return number, lambda: received(self._call(f"{call}_recv", sent[1], kernel, **said)[1])
+            return answer["handle"], EventOverlap(), nothing
+        kept = {name: array.copy() for name, array in got.items()}
+        event = Due(self._rank, f"low_latency_{call}", then=lambda: received(kept))
+        return answer["handle"], EventOverlap(event), nothing
 
     def _call(self, call: str, arrays: _Arrays, kernel: str = "", **said: Any) -> tuple[Mapping[str, Any], _Arrays]:
         """Make a call without the masked ranks, and mask those that have left."""

@@ -112,19 +112,19 @@ class ElasticBuffer(ExpertCalls):
         self._memory = torch.empty(align(num_max_session_bytes), dtype=torch.uint8)
 
     def _config(self, call: str, form: Form, **said: int) -> dict[str, int]:
-        self.barrier()
         self._gate(call, form, {}, **said, num_bytes=self.num_bytes)
+        self.barrier()
         return said
 
     def create_agrs_session(self) -> None:
         """Begin a session."""
-        with self._refusing("create_agrs_session"):
-            refuse(agrs_in_session=(self._session is not None, "must be over before the next one"))
+        refuse(agrs_in_session=(self._session is not None, "must be over before the next one"))
         self._session = _Session()
 
     def destroy_agrs_session(self) -> None:
         """End it: what it gathered is poison, and what was not awaited counts as that; collective."""
-        session, _ = self._places("destroy_agrs_session", ())
+        with self._refusing("destroy_agrs_session"):
+            session, _ = self._places("destroy_agrs_session", ())
         for each in session.due:
             each.drop()
         poison(self._memory[: session.used])
@@ -156,7 +156,7 @@ class ElasticBuffer(ExpertCalls):
             refuse(t=(not tensors, "must be a tensor, or several"))
             for each in tensors:
                 assertions.TENSOR.check("all_gather", {"t": each}, {})
-        session, starts = self._places("all_gather", [each.nbytes for each in tensors], tensors)
+            session, starts = self._places("all_gather", [each.nbytes for each in tensors], tensors)
         session.used, session.gathers = starts[-1], session.gathers + 1
         sent = np.concatenate([_bytes(each, align(each.nbytes)) for each in tensors])
         _, got = self._rank.call("gather", {"x": sent}, "deep_ep::elastic::all_gather", shape={"nbytes": len(sent)})
@@ -189,8 +189,7 @@ class ElasticBuffer(ExpertCalls):
                 at == place or not 0 <= at < len(self._memory) for at, place in zip(inside, own, strict=False)
             ),
         }  # fmt: skip
-        with self._refusing(call):
-            assertions.AGRS.check(call, {}, {**self._gathers, **known})
+        assertions.AGRS.check(call, {}, {**self._gathers, **known})
         return session, starts
 
     # ---- sends and receives

@@ -1,5 +1,7 @@
 """``deep_ep.utils.gate``: scores of experts by which rank 0 gets more tokens than the others do."""
 
+import functools
+
 import torch
 
 from xccl_emu.doors.torch.faces.common import refuse
@@ -18,27 +20,34 @@ def get_unbalanced_scores(
     """
     if precise:
         return _precise(num_tokens, num_experts, num_ranks, num_topk, ratio)
+    scores = torch.rand(num_tokens, num_experts, dtype=torch.float32)
+    scores[:, : num_experts // num_ranks] *= _factor(num_tokens, num_experts, num_ranks, num_topk, ratio)
+    return scores
+
+
+@functools.cache
+def _factor(tokens: int, experts: int, ranks: int, top_k: int, ratio: float) -> float:
+    """Return how much larger scores of rank 0 are; from scores of its own, which no seed of a script changes."""
+    local, generator = experts // ranks, torch.Generator().manual_seed(0)
+    first, others = torch.rand(tokens, experts, dtype=torch.float32, generator=generator).tensor_split([local], 1)
     low, high = 1.0, 100.0 if ratio > 1 else 1.0
     for _ in range(_HALVINGS if ratio > 1 else 0):
         middle = (low + high) / 2
-        chosen = _drawn(num_tokens, num_experts, num_ranks, middle).topk(num_topk).indices // (num_experts // num_ranks)
-        tokens = torch.stack([(chosen == rank).any(1).sum() for rank in range(num_ranks)]).float()
-        low, high = (low, middle) if tokens[0] > ratio * tokens[1:].mean() else (middle, high)
-    return _drawn(num_tokens, num_experts, num_ranks, low)
+        met = _met(torch.cat([middle * first, others], 1).topk(top_k).indices, experts, ranks).sum(0).float()
+        low, high = (low, middle) if met[0] > ratio * met[1:].mean() else (middle, high)
+    return low
 
 
-def _drawn(tokens: int, experts: int, ranks: int, factor: float) -> torch.Tensor:
-    """Scores up to 1, and of rank 0 up to ``factor``."""
-    scores = torch.rand(tokens, experts, dtype=torch.float32)
-    scores[:, : experts // ranks] *= factor
-    return scores
+def _met(chosen: torch.Tensor, experts: int, ranks: int) -> torch.Tensor:
+    """[tokens, ranks] which ranks have experts that a token chooses, bool."""
+    return torch.zeros(len(chosen), ranks, dtype=torch.bool).scatter_(1, chosen // (experts // ranks), True)
 
 
 def _precise(tokens: int, experts: int, ranks: int, top_k: int, ratio: float) -> torch.Tensor:
     """Scores that are high for as many ranks of a token as by chance, all others than rank 0 taking turns."""
     local, others = experts // ranks, ranks - 1
-    drawn = torch.rand(tokens, experts, dtype=torch.float32).topk(top_k).indices // local
-    met = torch.stack([(drawn == rank).any(1) for rank in range(ranks)], 1).sum(1).clamp(max=int(others / ratio) + 1)
+    drawn = torch.rand(tokens, experts, dtype=torch.float32).topk(top_k).indices
+    met = _met(drawn, experts, ranks).sum(1).clamp(max=int(others / ratio) + 1)
     has_first = met == ranks
     more = round(int(met.sum()) / (others + ratio) * ratio) - int(has_first.sum())
     free = (~has_first).nonzero()[:, 0]
@@ -51,7 +60,7 @@ def _precise(tokens: int, experts: int, ranks: int, top_k: int, ratio: float) ->
     place = at.cumsum(1) - 1  # of a rank among the ranks of its token, which share the choices
     each = torch.where(at, top_k // met[:, None] + (place < top_k % met[:, None]), 0)
     refuse(ratio=(int(each.max()) > local and ratio, "must leave each token as many experts as it chooses"))
-    drawn_again = torch.rand(tokens, ranks, local, dtype=torch.float32)
-    chosen = (drawn_again.argsort(2).argsort(2) < each[:, :, None]).view(tokens, experts)
+    chosen, few = torch.zeros(tokens, ranks, local, dtype=torch.bool), each[at]
+    chosen[at] = torch.rand(len(few), local, dtype=torch.float32).argsort(1).argsort(1) < few[:, None]
     scores = torch.rand(tokens, experts, dtype=torch.float32)
-    return torch.where(chosen, _HIGH + 1e-6 + (1 - _HIGH) * scores, _HIGH * scores)
+    return torch.where(chosen.view(tokens, experts), _HIGH + 1e-6 + (1 - _HIGH) * scores, _HIGH * scores)
