@@ -45,6 +45,7 @@ class Handed(Case):
     home: ClassVar[int] = 0
     """The rank that has the words."""
     first: ClassVar[str] = "fill"
+    middle: ClassVar[str] = ""
     second: ClassVar[str] = "say"
     takes: ClassVar[tuple[str, ...]] = ("take",)
     """What rank 1 runs."""
@@ -60,7 +61,7 @@ class Handed(Case):
         out = bench.wanted(1, np.arange(7, 7 + self.threads, dtype=np.int32), "out")
         args: dict[str, Any] = {"words": words.at(self.home), "flag": flag.at(1), "n": self.threads}
         grants, streams = [words.grant(None, "rw"), flag.grant(None, "rw")], gpus.streams()
-        for name in filter(None, (self.first, self.second)):
+        for name in filter(None, (self.first, self.middle, self.second)):
             kernel = cuda.cuda_kernel(self.source, name, defines=self.defines)
             gpus.launch(kernel, 0, args, grants, self.blocks, each, after=streams)
         leave = [*grants, gpus.pod.grant(out, "rw")]
@@ -104,6 +105,10 @@ RELEASES = {"defines": {"SAY": '"st.release.sys.u32"'}}
 KERNELS = {
     "a flag before the end": ({"first": "fill_and_say", "second": "nothing"}, VIOLATION, VIOLATION),
     "a fence before the end": ({"first": "fill_and_fence"}, VERIFIED, VERIFIED),
+    "words by atomics": ({"first": "swap_in"}, VERIFIED, VIOLATION),
+    "words by atomics, and a release": ({"first": "swap_in", **RELEASES}, VERIFIED, VERIFIED),
+    "a word that all add to, and a release": ({"first": "fill_and_count", **RELEASES}, VERIFIED, VERIFIED),
+    "another thread's word over, and a release": ({"middle": "fill_other", **RELEASES}, VERIFIED, VERIFIED),
     "another thread's word in the next kernel": ({"second": "add_other"}, VERIFIED, VERIFIED),
     "words of another thread that are told of": ({"first": "fill_all", "second": "see"}, VERIFIED, VIOLATION),
     "the same, told of behind a fence": ({"first": "fill_all", "second": "see_and_fence"}, VERIFIED, VERIFIED),

@@ -54,6 +54,23 @@ __global__ void fill_and_fence(int *words, unsigned *flag, int n)
     __threadfence_system();
 }
 
+__global__ void swap_in(int *words, unsigned *flag, int n)
+{
+    atomicExch_system(&words[me()], 7 + me());
+}
+
+__global__ void fill_and_count(int *words, unsigned *flag, int n)
+{
+    put(words);
+    atomicAdd_system(&words[4], 1);
+}
+
+// A thread writes over what its neighbour has written before.
+__global__ void fill_other(int *words, unsigned *flag, int n)
+{
+    words[n - 1 - me()] += 0;
+}
+
 // A thread writes what it, or its neighbour, has written before, and all of them are told.
 __global__ void add_own(int *words, unsigned *flag, int n)
 {

@@ -85,11 +85,12 @@ XCCL_OURS_INLINED int64_t xccl_written(const xccl_site *site, int64_t operation,
     if (XCCL_IS_TOLD) xccl_keep(XCCL_WROTE, xccl_kept(XCCL_WROTE) | 1ll << xccl_home(address) % XCCL_RANKS_MOST);
     return xccl_ask(site, operation, address, one, two, 0, 0, 0);
 }
+#define XCCL_IS_APART(at, address)                                                                                    \
+    (XCCL_IS_LOCAL && !XCCL_IS_SHARED(at) && xccl_home(address) == xccl_kept(XCCL_RANK) && xccl_kept(XCCL_APART) > 0)
 XCCL_OURS_INLINED void xccl_stored(const xccl_site *site, int64_t operation, void *to, int64_t one, int64_t two) {
     int64_t address = xccl_place(to);
     xccl_written(site, operation, address, one, two);
-    if (!XCCL_IS_LOCAL || XCCL_IS_SHARED(to) || xccl_home(address) != xccl_kept(XCCL_RANK)) return;
-    if (xccl_kept(XCCL_APART) > 0) xccl_written(site, operation, xccl_apart(address), 0, two);
+    if (XCCL_IS_APART(to, address)) xccl_written(site, operation, xccl_apart(address), 0, two);
 }
 XCCL_OURS_INLINED void xccl_ours_write(const xccl_site *site, void *to, int64_t word, int64_t nbytes) {
     if (XCCL_IS_OWN(to)) xccl_ours_write_own(to, word, nbytes);
@@ -324,9 +325,10 @@ XCCL_OURS int64_t xccl_ours_atomic(const xccl_site *load, const xccl_site *swap,
         xccl_ours_write_own(at, xccl_result(how, old, value, compare, nbytes), nbytes);
         return old;
     }
+    int64_t word = address & -8, by = 8 * (address - word);
+    if (XCCL_IS_APART(at, address)) xccl_written(swap, XCCL_OP_STORE, xccl_apart(address), 0, nbytes);
     if (nbytes == 8 && how % XCCL_ATOMICS == XCCL_ATOMIC_add)
         return xccl_written(add, XCCL_OP_ATOMIC_ADD, address, value, 0);
-    int64_t word = address & -8, by = 8 * (address - word);
     uint64_t mask = (nbytes == 8 ? ~0ull : (1ull << 8 * nbytes) - 1) << by;
     for (;;) {
         int64_t before = xccl_ask(load, XCCL_OP_LOAD, word, 8, 0, 0, 0, 0), old = int64_t((before & mask) >> by);
