@@ -106,6 +106,13 @@ KERNELS = {
     "a flag before the end": ({"first": "fill_and_say", "second": "nothing"}, VIOLATION, VIOLATION),
     "a fence before the end": ({"first": "fill_and_fence"}, VERIFIED, VERIFIED),
     "words by atomics": ({"first": "swap_in"}, VERIFIED, VIOLATION),
+    "words by atomics that are read by volatile loads": (
+        {"first": "swap_in", "takes": ("take_volatile",)}, VERIFIED, VERIFIED
+    ),
+    "words of another thread that are read by volatile loads": (
+        {"first": "fill_all", "takes": ("take_volatile",)}, VERIFIED, VIOLATION
+    ),
+    "the same, and a release": ({"first": "fill_all", "takes": ("take_volatile",), **RELEASES}, VERIFIED, VERIFIED),
     "words by atomics, and a release": ({"first": "swap_in", **RELEASES}, VERIFIED, VERIFIED),
     "a word that all add to, and a release": ({"first": "fill_and_count", **RELEASES}, VERIFIED, VERIFIED),
     "another thread's word over, and a release": ({"middle": "fill_other", **RELEASES}, VERIFIED, VERIFIED),

@@ -131,6 +131,14 @@ __global__ void take(int *words, unsigned *flag, int n, int *out)
     }
 }
 
+__global__ void take_volatile(int *words, unsigned *flag, int n, int *out)
+{
+    await(flag);
+    for (int i = 0; i < n; i++) {
+        out[i] = ((volatile int *)words)[i];
+    }
+}
+
 __global__ void idle(int *words, unsigned *flag, int n, int *out)
 {
 }

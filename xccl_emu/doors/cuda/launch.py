@@ -186,7 +186,7 @@ def gpus(
     apart, nodes = None, ranks
     if streams and bench.would_read("boundary") == READINGS["boundary"][2]:
         spec = regions.tight_pod(app_bytes=app_bytes, ub_bytes=UB_BYTES, cores=blocks * threads)
-        apart, nodes = regions.meta("apart", spec.die_bytes), 2 * ranks
+        apart, nodes = regions.meta("apart", 2 * spec.die_bytes), 2 * ranks
     pod = regions.pod(bench, app_bytes=app_bytes, ub_bytes=UB_BYTES, cores=blocks * threads, nodes=nodes)
     if apart:
         for rank in range(ranks):

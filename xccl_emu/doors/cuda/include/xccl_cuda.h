@@ -61,17 +61,24 @@ XCCL_OURS_INLINED void xccl_ours_write_own(void *to, int64_t word, int64_t nbyte
     }
 }
 /* Where the end of a kernel is local, others see a rank's memory apart: what its threads store there before a later
- * kernel they store on a die of its own too, which only what publishes waits for; other ranks' plain loads read both. */
+ * kernel they store on a die of its own too, which only what publishes waits for, and loads of other ranks read both.
+ * What relaxed stores and atomics write is in the second half there: it races with plain loads alone. */
 static inline int64_t xccl_home(int64_t address) { return address / xccl_kept(XCCL_RANK_BYTES); }
-static inline int64_t xccl_apart(int64_t address) {
-    int64_t bytes = xccl_kept(XCCL_RANK_BYTES), die = xccl_home(address) + xccl_kept(XCCL_RANKS);
-    return die * bytes + __builtin_labs(xccl_kept(XCCL_APART)) + address % (bytes / 2);
+static inline int64_t xccl_apart(int64_t address, int64_t is_named) {
+    int64_t bytes = xccl_kept(XCCL_RANK_BYTES), half = bytes / 4, die = xccl_home(address) + xccl_kept(XCCL_RANKS);
+    return die * bytes + __builtin_labs(xccl_kept(XCCL_APART)) + is_named * half + address % half;
 }
 XCCL_OURS_INLINED int64_t xccl_loaded(const xccl_site *site, int64_t operation, int64_t address, int64_t nbytes) {
-    int64_t word = xccl_ask(site, operation, address, nbytes, 0, 0, 0, 0);
-    if (XCCL_IS_LOCAL && !*site->sync && xccl_home(address) != xccl_kept(XCCL_RANK))
-        xccl_ask(site, operation, xccl_apart(address), nbytes, 0, 0, 0, 0);
-    return word;
+#if XCCL_IS_LOCAL
+    if (xccl_home(address) != xccl_kept(XCCL_RANK)) {
+        int64_t bytes = operation == XCCL_OP_LOAD ? nbytes : 16, step = bytes < 8 ? bytes : 8;
+        for (int64_t i = 0; i < bytes; i += step) {
+            xccl_load(xccl_apart(address, 0) + i, step);
+            if (!*site->sync) xccl_load(xccl_apart(address, 1) + i, step);
+        }
+    }
+#endif
+    return xccl_ask(site, operation, address, nbytes, 0, 0, 0, 0);
 }
 XCCL_OURS_INLINED int64_t xccl_ours_read(const xccl_site *site, const void *from, int64_t nbytes) {
     if (XCCL_IS_OWN(from)) return xccl_ours_read_own(from, nbytes);
@@ -90,7 +97,7 @@ XCCL_OURS_INLINED int64_t xccl_written(const xccl_site *site, int64_t operation,
 XCCL_OURS_INLINED void xccl_stored(const xccl_site *site, int64_t operation, void *to, int64_t one, int64_t two) {
     int64_t address = xccl_place(to);
     xccl_written(site, operation, address, one, two);
-    if (XCCL_IS_APART(to, address)) xccl_written(site, operation, xccl_apart(address), 0, two);
+    if (XCCL_IS_APART(to, address)) xccl_written(site, operation, xccl_apart(address, !!*site->sync), 0, two);
 }
 XCCL_OURS_INLINED void xccl_ours_write(const xccl_site *site, void *to, int64_t word, int64_t nbytes) {
     if (XCCL_IS_OWN(to)) xccl_ours_write_own(to, word, nbytes);
@@ -326,7 +333,7 @@ XCCL_OURS int64_t xccl_ours_atomic(const xccl_site *load, const xccl_site *swap,
         return old;
     }
     int64_t word = address & -8, by = 8 * (address - word);
-    if (XCCL_IS_APART(at, address)) xccl_written(swap, XCCL_OP_STORE, xccl_apart(address), 0, nbytes);
+    if (XCCL_IS_APART(at, address)) xccl_written(swap, XCCL_OP_STORE, xccl_apart(address, 1), 0, nbytes);
     if (nbytes == 8 && how % XCCL_ATOMICS == XCCL_ATOMIC_add)
         return xccl_written(add, XCCL_OP_ATOMIC_ADD, address, value, 0);
     uint64_t mask = (nbytes == 8 ? ~0ull : (1ull << 8 * nbytes) - 1) << by;
