@@ -44,6 +44,7 @@ class Handed(Case):
     blocks: ClassVar[int] = 1
     home: ClassVar[int] = 0
     """The rank that has the words."""
+    flag_home: ClassVar[int] = 1
     first: ClassVar[str] = "fill"
     middle: ClassVar[str] = ""
     second: ClassVar[str] = "say"
@@ -59,7 +60,7 @@ class Handed(Case):
         words, flag = regions.managed("words", 32), regions.meta("flag")
         gpus = cuda.gpus(bench, regions, self.blocks, each, app_bytes=APP_BYTES, shared_bytes=64, streams=True)
         out = bench.wanted(1, np.arange(7, 7 + self.threads, dtype=np.int32), "out")
-        args: dict[str, Any] = {"words": words.at(self.home), "flag": flag.at(1), "n": self.threads}
+        args: dict[str, Any] = {"words": words.at(self.home), "flag": flag.at(self.flag_home), "n": self.threads}
         grants, streams = [words.grant(None, "rw"), flag.grant(None, "rw")], gpus.streams()
         for name in filter(None, (self.first, self.middle, self.second)):
             kernel = cuda.cuda_kernel(self.source, name, defines=self.defines)
@@ -115,6 +116,12 @@ KERNELS = {
     "the same, and a release": ({"first": "fill_all", "takes": ("take_volatile",), **RELEASES}, VERIFIED, VERIFIED),
     "words by atomics, and a release": ({"first": "swap_in", **RELEASES}, VERIFIED, VERIFIED),
     "a word that all add to, and a release": ({"first": "fill_and_count", **RELEASES}, VERIFIED, VERIFIED),
+    "a flag in its own memory before another kernel": (
+        {"first": "fill_and_fence", "middle": "say", "second": "nothing", "flag_home": 0}, VERIFIED, VERIFIED
+    ),
+    "the same without a fence": (
+        {"middle": "say", "second": "nothing", "flag_home": 0}, VERIFIED, VIOLATION
+    ),
     "another thread's word over, and a release": ({"middle": "fill_other", **RELEASES}, VERIFIED, VERIFIED),
     "another thread's word in the next kernel": ({"second": "add_other"}, VERIFIED, VERIFIED),
     "words of another thread that are told of": ({"first": "fill_all", "second": "see"}, VERIFIED, VIOLATION),

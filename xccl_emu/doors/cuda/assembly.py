@@ -93,15 +93,17 @@ class _Call:
 
     def _store(self) -> Iterator[str]:
         pointer, values = (yield from self._pointer(0)), self._several(1)
+        strong = f"i64 {int(self.of.row.order != 'weak')}"
         if len(values) == 1:
             word, nbytes = (yield from self._word(values[0])), self.of.nbytes
-            yield from self._called("write", self._site("store"), f"ptr {pointer}", f"i64 {word}", f"i64 {nbytes}")
+            given = f"ptr {pointer}", f"i64 {word}", f"i64 {nbytes}", strong
+            yield from self._called("write", self._site("store"), *given)
             return
         for place, some in self._lines(values):
             words = yield from self._packed(some)
             at = yield from self._moved(pointer, place)
             sites = [self._site(each) for each in ("store_line", "store")]
-            yield from self._called("write_vector", *sites, f"ptr {at}", f"i128 {words}", *self._sizes(some))
+            yield from self._called("write_vector", *sites, f"ptr {at}", f"i128 {words}", *self._sizes(some), strong)
 
     def _lines(self, several: list[str]) -> Iterator[tuple[int, list[str]]]:
         """The parts of a vector that may be one access, up to 16 bytes, and where they begin."""

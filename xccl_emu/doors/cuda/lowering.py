@@ -35,7 +35,7 @@ _LAUNCH = re.compile(r"\b\w+\s*<[^<>;{}]*>\s*<<<[^;]*?>>>\s*\([^;]*\)(?=\s*;)")
 """A launch of a template; `compiler` drops others."""
 _CONSTANT = re.compile(r"(@\S+) = .*\bconstant\b")
 _LOAD = re.compile(rf"\s*(\S+) = load (volatile )?({TYPE}), ptr ({VALUE}), align \d+(?=,|$)")
-_STORE = re.compile(rf"\s*store (?:volatile )?({TYPE}) ({VALUE}), ptr ({VALUE}), align \d+(?=,|$)")
+_STORE = re.compile(rf"\s*store (volatile )?({TYPE}) ({VALUE}), ptr ({VALUE}), align \d+(?=,|$)")
 _ACCESS = re.compile(rf"\s*(?:\S+ = load|store) (?:.*?, ptr ({VALUE}), align \d+(?=,|$))?")
 """Any load or store; if its form is known, its pointer too."""
 _MOVE = re.compile(
@@ -121,11 +121,11 @@ class _Lowered(rewriting.Module):
             yield f"  {word} = call i64 {called}{self.debug(row)}"
             yield from self.of_word(result, kind, word)
         elif found := _STORE.match(row):
-            kind, value, pointer = found.groups()
-            word = self.new()
+            is_volatile, kind, value, pointer = found.groups()
+            word, nbytes = self.new(), BITS.get(kind, 64) // 8
             yield from self.to_word(word, kind, value)
-            called = f"({self.site(row, 'store')}, ptr {pointer}, i64 {word}, i64 {BITS.get(kind, 64) // 8})"
-            yield f"  call void @xccl_ours_write{called}{self.debug(row)}"
+            called = f"{self.site(row, 'store')}, ptr {pointer}, i64 {word}, i64 {nbytes}, i64 {int(bool(is_volatile))}"
+            yield f"  call void @xccl_ours_write({called}){self.debug(row)}"
         else:
             raise self.refused(row, "no request is known for an access of this type")
 

@@ -64,25 +64,31 @@ XCCL_OURS_INLINED void xccl_ours_write_own(void *to, int64_t word, int64_t nbyte
  * kernel they store on a die of its own too, which only what publishes waits for, and loads of other ranks read both.
  * What relaxed stores and atomics write is in the second half there: it races with plain loads alone. */
 static inline int64_t xccl_home(int64_t address) { return address / xccl_kept(XCCL_RANK_BYTES); }
-static inline int64_t xccl_apart(int64_t address, int64_t is_named) {
+static inline int64_t xccl_apart(int64_t address, int64_t is_strong) {
     int64_t bytes = xccl_kept(XCCL_RANK_BYTES), half = bytes / 4, die = xccl_home(address) + xccl_kept(XCCL_RANKS);
-    return die * bytes + __builtin_labs(xccl_kept(XCCL_APART)) + is_named * half + address % half;
+    return die * bytes + __builtin_labs(xccl_kept(XCCL_APART)) + is_strong * half + address % half;
 }
-XCCL_OURS_INLINED int64_t xccl_loaded(const xccl_site *site, int64_t operation, int64_t address, int64_t nbytes) {
+XCCL_OURS_INLINED void xccl_load_apart(const xccl_site *site, int64_t address, int64_t nbytes) {
 #if XCCL_IS_LOCAL
-    if (xccl_home(address) != xccl_kept(XCCL_RANK)) {
-        int64_t bytes = operation == XCCL_OP_LOAD ? nbytes : 16, step = bytes < 8 ? bytes : 8;
-        for (int64_t i = 0; i < bytes; i += step) {
-            xccl_load(xccl_apart(address, 0) + i, step);
-            if (!*site->sync) xccl_load(xccl_apart(address, 1) + i, step);
+    if (xccl_home(address) == xccl_kept(XCCL_RANK)) return;
+    int64_t step = nbytes < 8 ? nbytes : 8, apart = xccl_apart(address, 0), strong = xccl_apart(address, 1);
+    for (int64_t i = 0; i < nbytes; i += step)
+        if (*site->sync) {
+            xccl_load(apart + i, step);
+        } else {
+            xccl_ask(site, XCCL_OP_LOAD, apart + i, step, 0, 0, 0, 0);
+            xccl_ask(site, XCCL_OP_LOAD, strong + i, step, 0, 0, 0, 0);
         }
-    }
 #endif
-    return xccl_ask(site, operation, address, nbytes, 0, 0, 0, 0);
+}
+XCCL_OURS_INLINED int64_t xccl_loaded(const xccl_site *site, int64_t address, int64_t nbytes) {
+    int64_t word = xccl_ask(site, XCCL_OP_LOAD, address, nbytes, 0, 0, 0, 0);
+    xccl_load_apart(site, address, nbytes);
+    return word;
 }
 XCCL_OURS_INLINED int64_t xccl_ours_read(const xccl_site *site, const void *from, int64_t nbytes) {
     if (XCCL_IS_OWN(from)) return xccl_ours_read_own(from, nbytes);
-    return xccl_loaded(site, XCCL_OP_LOAD, xccl_place(from), nbytes);
+    return xccl_loaded(site, xccl_place(from), nbytes);
 }
 /* A request that writes; where order is narrow, or the end of a kernel local, the thread knows to which ranks it has
  * written. */
@@ -94,22 +100,25 @@ XCCL_OURS_INLINED int64_t xccl_written(const xccl_site *site, int64_t operation,
 }
 #define XCCL_IS_APART(at, address)                                                                                    \
     (XCCL_IS_LOCAL && !XCCL_IS_SHARED(at) && xccl_home(address) == xccl_kept(XCCL_RANK) && xccl_kept(XCCL_APART) > 0)
-XCCL_OURS_INLINED void xccl_stored(const xccl_site *site, int64_t operation, void *to, int64_t one, int64_t two) {
+XCCL_OURS_INLINED void xccl_stored(const xccl_site *site, int64_t operation, void *to, int64_t one, int64_t two,
+                                   int64_t is_strong) {
     int64_t address = xccl_place(to);
     xccl_written(site, operation, address, one, two);
-    if (XCCL_IS_APART(to, address)) xccl_written(site, operation, xccl_apart(address, !!*site->sync), 0, two);
+    if (XCCL_IS_APART(to, address)) xccl_written(site, operation, xccl_apart(address, is_strong), 0, two);
 }
-XCCL_OURS_INLINED void xccl_ours_write(const xccl_site *site, void *to, int64_t word, int64_t nbytes) {
+XCCL_OURS_INLINED void xccl_ours_write(const xccl_site *site, void *to, int64_t word, int64_t nbytes,
+                                       int64_t is_strong) {
     if (XCCL_IS_OWN(to)) xccl_ours_write_own(to, word, nbytes);
-    else xccl_stored(site, XCCL_OP_STORE, to, word, nbytes);
+    else xccl_stored(site, XCCL_OP_STORE, to, word, nbytes, is_strong);
 }
 /* What one instruction accesses, up to 16 bytes: at once where vectors are whole (XCCL_IS_WHOLE), else by elements. */
 typedef unsigned __int128 xccl_line;
 XCCL_OURS_INLINED xccl_line xccl_ours_read_vector(const xccl_site *line, const xccl_site *load, const void *from,
                                                   int64_t nbytes, int64_t step) {
     if (XCCL_IS_WHOLE && !XCCL_IS_OWN(from)) {
-        if (nbytes < 16) return uint64_t(xccl_loaded(load, XCCL_OP_LOAD, xccl_place(from), nbytes));
-        uint64_t low = xccl_loaded(line, XCCL_OP_LOAD_LINE, xccl_place(from), 0);
+        if (nbytes < 16) return uint64_t(xccl_loaded(load, xccl_place(from), nbytes));
+        xccl_load_apart(line, xccl_place(from), nbytes); /* first: xccl_high is of the last load */
+        uint64_t low = xccl_ask(line, XCCL_OP_LOAD_LINE, xccl_place(from), 0, 0, 0, 0, 0);
         return xccl_line(uint64_t(xccl_high())) << 64 | low;
     }
     xccl_line words = 0, mask = (xccl_line(1) << 8 * step) - 1;
@@ -121,16 +130,16 @@ XCCL_OURS_INLINED xccl_line xccl_ours_read_vector(const xccl_site *line, const x
     return words;
 }
 XCCL_OURS_INLINED void xccl_ours_write_vector(const xccl_site *line, const xccl_site *store, void *to, xccl_line words,
-                                              int64_t nbytes, int64_t step) {
+                                              int64_t nbytes, int64_t step, int64_t is_strong) {
     if (XCCL_IS_WHOLE && !XCCL_IS_OWN(to)) {
-        if (nbytes < 16) xccl_stored(store, XCCL_OP_STORE, to, int64_t(words), nbytes);
-        else xccl_stored(line, XCCL_OP_STORE_LINE, to, int64_t(words), int64_t(words >> 64));
+        if (nbytes < 16) xccl_stored(store, XCCL_OP_STORE, to, int64_t(words), nbytes, is_strong);
+        else xccl_stored(line, XCCL_OP_STORE_LINE, to, int64_t(words), int64_t(words >> 64), is_strong);
         return;
     }
     for (int64_t i = 0; i < nbytes; i += step) {
         char *at = (char *)to + i;
         if (XCCL_IS_WHOLE) xccl_ours_write_own(at, int64_t(words >> 8 * i), step);
-        else xccl_ours_write(store, at, int64_t(words >> 8 * i), step);
+        else xccl_ours_write(store, at, int64_t(words >> 8 * i), step, is_strong);
     }
 }
 XCCL_OURS_INLINED void xccl_ours_copy(const xccl_site *load_line, const xccl_site *load, const xccl_site *store_line,
@@ -138,7 +147,7 @@ XCCL_OURS_INLINED void xccl_ours_copy(const xccl_site *load_line, const xccl_sit
     int64_t part = step < 8 ? step : 8;
     for (int64_t i = 0; i < nbytes; i += step) {
         xccl_line words = xccl_ours_read_vector(load_line, load, (const char *)from + i, step, part);
-        xccl_ours_write_vector(store_line, store, (char *)to + i, words, step, part);
+        xccl_ours_write_vector(store_line, store, (char *)to + i, words, step, part, 0);
     }
 }
 XCCL_OURS_INLINED void xccl_ours_fill(const xccl_site *store, void *to, uint8_t byte, int64_t nbytes, int64_t step) {
@@ -147,7 +156,7 @@ XCCL_OURS_INLINED void xccl_ours_fill(const xccl_site *store, void *to, uint8_t 
     for (int64_t i = 0; i < nbytes; i += step) {
         char *target = (char *)to + i;
         if (to_own) xccl_ours_write_own(target, word, step);
-        else xccl_stored(store, XCCL_OP_STORE, target, word, step);
+        else xccl_stored(store, XCCL_OP_STORE, target, word, step, 0);
     }
 }
 
