@@ -86,9 +86,8 @@ def right_call(rng: random.Random, rank: int, made: dict[int, Any]) -> tuple[dic
     call = rng.choice([call for call in SERVED if not of_made or call not in (*BEGIN, *BARE)])
     said: dict[str, Any] = {"call": call}
     values = np.random.default_rng([number, rank])
-    sizes: dict[str, Any] = {
-        "n": 2, "tokens": int(values.integers(3)), "rows": 1, "biases": int(values.integers(4)), "row_dtype": "bfloat16",
-    }  # fmt: skip
+    sizes: dict[str, Any] = {"n": 2, "tokens": int(values.integers(3)), "rows": 1, "row_dtype": "bfloat16"}
+    sizes["biases"] = int(values.integers(4))
     if call in BEGIN:
         said["shape"] = drawn_shape(rng, call)
         nbytes = said["shape"].get("opaque_bytes")
