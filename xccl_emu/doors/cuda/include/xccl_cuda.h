@@ -62,7 +62,8 @@ XCCL_OURS_INLINED void xccl_ours_write_own(void *to, int64_t word, int64_t nbyte
 }
 /* Where the end of a kernel is local, others see a rank's memory apart: what its threads store there before a later
  * kernel they store on a die of its own too, which only what publishes waits for, and loads of other ranks read both.
- * What relaxed stores and atomics write is in the second half there: it races with plain loads alone. */
+ * What relaxed stores and atomics write is in the second half there: it races with plain loads alone.  A half is as
+ * large as a die was without them, a quarter of what it is (`launch.gpus`). */
 static inline int64_t xccl_home(int64_t address) { return address / xccl_kept(XCCL_RANK_BYTES); }
 static inline int64_t xccl_apart(int64_t address, int64_t is_strong) {
     int64_t bytes = xccl_kept(XCCL_RANK_BYTES), half = bytes / 4, die = xccl_home(address) + xccl_kept(XCCL_RANKS);
@@ -98,13 +99,16 @@ XCCL_OURS_INLINED int64_t xccl_written(const xccl_site *site, int64_t operation,
     if (XCCL_IS_TOLD) xccl_keep(XCCL_WROTE, xccl_kept(XCCL_WROTE) | 1ll << xccl_home(address) % XCCL_RANKS_MOST);
     return xccl_ask(site, operation, address, one, two, 0, 0, 0);
 }
-#define XCCL_IS_APART(at, address)                                                                                    \
-    (XCCL_IS_LOCAL && !XCCL_IS_SHARED(at) && xccl_home(address) == xccl_kept(XCCL_RANK) && xccl_kept(XCCL_APART) > 0)
+XCCL_OURS_INLINED void xccl_write_apart(const xccl_site *site, int64_t operation, const void *to, int64_t nbytes,
+                                        int64_t is_strong) {
+    int64_t address = xccl_place(to);
+    if (!XCCL_IS_LOCAL || XCCL_IS_SHARED(to) || xccl_home(address) != xccl_kept(XCCL_RANK)) return;
+    if (xccl_kept(XCCL_APART) > 0) xccl_written(site, operation, xccl_apart(address, is_strong), 0, nbytes);
+}
 XCCL_OURS_INLINED void xccl_stored(const xccl_site *site, int64_t operation, void *to, int64_t one, int64_t two,
                                    int64_t is_strong) {
-    int64_t address = xccl_place(to);
-    xccl_written(site, operation, address, one, two);
-    if (XCCL_IS_APART(to, address)) xccl_written(site, operation, xccl_apart(address, is_strong), 0, two);
+    xccl_written(site, operation, xccl_place(to), one, two);
+    xccl_write_apart(site, operation, to, two, is_strong);
 }
 XCCL_OURS_INLINED void xccl_ours_write(const xccl_site *site, void *to, int64_t word, int64_t nbytes,
                                        int64_t is_strong) {
@@ -342,7 +346,7 @@ XCCL_OURS int64_t xccl_ours_atomic(const xccl_site *load, const xccl_site *swap,
         return old;
     }
     int64_t word = address & -8, by = 8 * (address - word);
-    if (XCCL_IS_APART(at, address)) xccl_written(swap, XCCL_OP_STORE, xccl_apart(address, 1), 0, nbytes);
+    xccl_write_apart(swap, XCCL_OP_STORE, at, nbytes, 1);
     if (nbytes == 8 && how % XCCL_ATOMICS == XCCL_ATOMIC_add)
         return xccl_written(add, XCCL_OP_ATOMIC_ADD, address, value, 0);
     uint64_t mask = (nbytes == 8 ? ~0ull : (1ull << 8 * nbytes) - 1) << by;
